@@ -1,0 +1,1 @@
+"""The distillation pipeline; imported as `genprm.distill`."""

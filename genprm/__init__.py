@@ -1,0 +1,46 @@
+"""genprm: a generative process reward model.
+
+A verifier model writes a critique of each step of a solution, runs Python, and only then judges the step; the
+step's reward is the exact probability of its Yes. Importing this package loads no model library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .build import load
+    from .config import Config, load_config
+    from .errors import GenPRMError
+    from .records import read_solutions
+    from .segment import segment
+    from .types import Solution, VerificationResult
+    from .verifier import GenPRM
+
+_EXPORTS = {
+    "Config": "config",
+    "GenPRM": "verifier",
+    "GenPRMError": "errors",
+    "Solution": "types",
+    "VerificationResult": "types",
+    "load": "build",
+    "load_config": "config",
+    "read_solutions": "records",
+    "segment": "segment",
+}
+
+__version__ = _version("genprm")
+__all__ = ["Config", "GenPRM", "GenPRMError", "Solution", "VerificationResult", "load", "load_config"]
+__all__ += ["read_solutions", "segment"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(f".{_EXPORTS[name]}", __name__), name)
+    raise AttributeError(f"module 'genprm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

@@ -1,0 +1,1 @@
+"""Engines that run a verifier model, behind one seam (`base.Backend`)."""

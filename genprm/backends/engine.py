@@ -1,0 +1,300 @@
+"""Batched decoding on a Hugging Face causal model: left padding, stop strings, a seed for each request, reused keys.
+
+Synchronous and single-threaded; one call = one lock-step batch, whose results depend on its requests alone. Knows
+token ids only. `backends.transformers` puts it behind the asynchronous seam.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from .base import Finish, SamplingParams
+from .kv import BatchCache, Ids, PrefixStore, RowState, common_prefix
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# A shared beginning shorter than this is not worth a forward pass of its own.
+MIN_SHARED = 64
+CONTEXT_TOKENS = 8
+
+
+@dataclass(slots=True)
+class Written:
+    """What one row wrote."""
+
+    text: str
+    finish: Finish
+    stop: str | None
+    tokens: int
+
+
+@dataclass(slots=True)
+class _Row:
+    """One sequence while it decodes."""
+
+    order: int
+    prompt: Ids
+    params: SamplingParams
+    draw: random.Random
+    ids: list[int] = field(default_factory=list)
+    done: Written | None = None
+
+
+class Engine:
+    """A causal model, its tokenizer and the keys and values it remembers."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        prefix_bytes: int,
+        prefill_tokens: int,
+        end_tokens: Sequence[int],
+    ):
+        self.model, self.tokenizer = model, tokenizer
+        self.device = model.device
+        self.store = PrefixStore(prefix_bytes)
+        self.prefill_tokens = prefill_tokens
+        self.end_tokens = frozenset(end_tokens)
+        # transformers 5.24 renamed the argument and warns of the old name.
+        parameters = inspect.signature(model.forward).parameters
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self._head = model.get_output_embeddings()
+        self._hidden: torch.Tensor | None = None
+        self._plain_head = self._check_head()
+        self.forward_tokens = 0
+
+    # ------------------------------------------------------------------ forward
+
+    def _forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: BatchCache) -> torch.Tensor:
+        """Logits (batch, vocabulary) of the last position in float32."""
+        self.forward_tokens += ids.numel()
+        output = self.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            use_cache=True,
+            logits_to_keep=1,
+            **{self._cache_name: cache},
+        )
+        return output.logits[:, -1].float()
+
+    def _exact_logits(self, logits: torch.Tensor) -> torch.Tensor:
+        """The last position's logits with the output layer in float32.
+
+        A half-precision output layer rounds a logit of 20 to the nearest 1/8, which moves a probability by up to
+        0.016; the hidden state behind it is the same, so the layer alone is computed again.
+        """
+        if not self._plain_head or self._hidden is None or logits.shape[0] != self._hidden.shape[0]:
+            return logits
+        hidden, weight = self._hidden.float(), self._head.weight
+        return torch.cat([hidden @ block.float().T for block in weight.split(16384)], dim=1)
+
+    def _check_head(self) -> bool:
+        """True where the output layer is a plain matrix product, so that `_exact_logits` may stand for it."""
+        if not isinstance(self._head, torch.nn.Linear) or self._head.bias is not None:
+            return False
+        if self._head.weight.dtype not in (torch.bfloat16, torch.float16):
+            return False
+
+        def keep(_module: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+            self._hidden = inputs[0][:, -1].detach()
+
+        handle = self._head.register_forward_pre_hook(keep)
+        self._plain_head = True
+        probe = torch.tensor([[1, 2, 3, 4]], device=self.device)
+        with torch.inference_mode():
+            logits = self._forward(probe, torch.ones_like(probe), torch.arange(4, device=self.device)[None], BatchCache())
+            exact = self._exact_logits(logits)
+        close = bool(torch.allclose(exact, logits, atol=0.05, rtol=0.02))
+        if not close:  # the model scales or caps its logits after the layer
+            handle.remove()
+        return close
+
+    def prefill(self, prompts: Sequence[Ids], *, exact: bool = False) -> list[tuple[RowState, torch.Tensor]]:
+        """State and last logits of each prompt; identical prompts are computed once.
+
+        Args:
+            prompts: token ids, each at least one long.
+            exact: the output layer in float32, for label reads.
+
+        Returns:
+            A list over prompts of the state after the whole prompt and float32 logits of shape (vocabulary,).
+        """
+        unique: dict[bytes, Ids] = {ids.tobytes(): ids for ids in prompts}
+        self._share(list(unique.values()))
+        done: dict[bytes, tuple[RowState, torch.Tensor]] = {}
+        # Longest remainder first, so that rows of one pass are padded little.
+        cached = {key: self.store.longest(ids) for key, ids in unique.items()}
+        rest = {key: len(ids) - _length(cached[key]) for key, ids in unique.items()}
+        waiting = sorted(unique, key=lambda key: -rest[key])
+        while waiting:
+            widest = rest[waiting[0]]
+            size = max(1, self.prefill_tokens // widest)
+            batch = [key for key in waiting[:size] if rest[key] * 4 >= widest]
+            waiting = waiting[len(batch) :]
+            states = self._prefill_batch([unique[key] for key in batch], [cached[key] for key in batch], exact)
+            done.update(zip(batch, states, strict=True))
+        return [done[ids.tobytes()] for ids in prompts]
+
+    def _share(self, prompts: list[Ids]) -> None:
+        """Compute a beginning that all prompts share once, before they are computed side by side."""
+        if len(prompts) < 2:
+            return
+        shared = min(common_prefix(prompts[0], ids) for ids in prompts[1:])
+        shared = min(shared, min(len(ids) for ids in prompts) - 1)
+        known = self.store.longest(prompts[0][: shared + 1])
+        if shared - _length(known) >= MIN_SHARED:
+            beginning = prompts[0][:shared]
+            state, _ = self._prefill_batch([beginning], [self.store.longest(beginning)], False)[0]
+            self.store.add(state)
+
+    def _prefill_batch(
+        self, prompts: list[Ids], cached: list[RowState | None], exact: bool
+    ) -> list[tuple[RowState, torch.Tensor]]:
+        known = [_length(state) for state in cached]
+        fresh = [len(ids) - have for ids, have in zip(prompts, known, strict=True)]
+        before, width = max(known), max(fresh)
+        ids = torch.zeros((len(prompts), width), dtype=torch.long)
+        mask = torch.zeros((len(prompts), before + width), dtype=torch.long)
+        positions = torch.zeros((len(prompts), width), dtype=torch.long)
+        for row, (tokens, have, new) in enumerate(zip(prompts, known, fresh, strict=True)):
+            ids[row, width - new :] = torch.from_numpy(tokens[have:])
+            mask[row, before - have : before] = 1
+            mask[row, before + width - new :] = 1
+            positions[row, width - new :] = torch.arange(have, have + new)
+        cache = BatchCache.of_rows(cached, width)
+        logits = self._forward(*(tensor.to(self.device) for tensor in (ids, mask, positions)), cache)
+        if exact:
+            logits = self._exact_logits(logits)
+        where = [mask[row].nonzero()[:, 0].to(self.device) for row in range(len(prompts))]
+        return [(cache.row(row, prompts[row], where[row]), logits[row]) for row in range(len(prompts))]
+
+    # ------------------------------------------------------------------ label reads
+
+    @torch.inference_mode()
+    def log_probs(self, prompts: Sequence[Ids], tokens: Sequence[Sequence[int]]) -> list[dict[int, float]]:
+        """Natural log of the full-vocabulary probability of each asked token right after each prompt."""
+        results = []
+        for (state, logits), wanted in zip(self.prefill(prompts, exact=True), tokens, strict=True):
+            self.store.add(state)
+            logs = logits - torch.logsumexp(logits.double(), dim=-1).float()
+            picked = logs[torch.tensor(list(wanted), device=logits.device)].tolist()
+            results.append(dict(zip(wanted, picked, strict=True)))
+        return results
+
+    # ------------------------------------------------------------------ generation
+
+    @torch.inference_mode()
+    def generate(self, prompts: Sequence[Ids], params: Sequence[SamplingParams]) -> list[Written]:
+        """Continue every prompt until it stops; one lock-step batch."""
+        rows = [
+            _Row(order, ids, wanted, random.Random(wanted.seed))
+            for order, (ids, wanted) in enumerate(zip(prompts, params, strict=True))
+        ]
+        states = self.prefill(prompts)
+        for row, (_, logits) in zip(rows, states, strict=True):
+            self._advance(row, logits)
+        room = max(wanted.max_tokens for wanted in params)
+        cache = BatchCache.of_rows([state for state, _ in states], room)
+        length = max(len(ids) for ids in prompts)
+        mask = torch.zeros((len(rows), length + room), dtype=torch.long, device=self.device)
+        for index, row in enumerate(rows):
+            mask[index, length - len(row.prompt) : length] = 1
+        live = rows
+        del states
+        while any(row.done is None for row in live):
+            going = [index for index, row in enumerate(live) if row.done is None]
+            if len(going) <= len(live) * 3 // 4:
+                live = self._retire(live, going, cache, mask, length)
+                mask = mask[torch.tensor(going, device=self.device)]
+            ids = torch.tensor([[row.ids[-1]] for row in live], device=self.device)
+            at = torch.tensor([[len(row.prompt) + len(row.ids) - 1] for row in live], device=self.device)
+            mask[:, length] = 1
+            length += 1
+            logits = self._forward(ids, mask[:, :length], at, cache)
+            for row, row_logits in zip(live, logits, strict=True):
+                if row.done is None:
+                    self._advance(row, row_logits)
+                else:
+                    row.ids.append(row.ids[-1])  # keeps in step with the batch; not part of its text
+        self._retire(live, [], cache, mask, length)
+        return [row.done for row in rows if row.done is not None]
+
+    def _retire(self, live: list[_Row], going: list[int], cache: BatchCache, mask: torch.Tensor, length: int) -> list[_Row]:
+        """Remember the keys of rows that are done and shrink the batch to those still going."""
+        for index, row in enumerate(live):
+            if row.done is None:
+                continue
+            where = mask[index, :length].nonzero()[:, 0]
+            # The last sampled token has no keys yet.
+            ids = np.concatenate([row.prompt, np.asarray(row.ids[: len(where) - len(row.prompt)], dtype=np.int64)])
+            useful = min(len(ids), len(row.prompt) + row.done.tokens)
+            self.store.add(cache.row(index, ids[:useful], where[:useful]))
+        if going:
+            cache.select(torch.tensor(going, device=self.device))
+        return [live[index] for index in going]
+
+    def _advance(self, row: _Row, logits: torch.Tensor) -> None:
+        """Sample one token and see whether the row is done."""
+        token = sample(logits, row.params, row.draw)
+        if token in self.end_tokens:
+            row.done = Written(self._text(row), "eos", None, len(row.ids) + 1)
+            row.ids.append(token)
+            return
+        row.ids.append(token)
+        if row.params.stop:
+            window = max(map(len, row.params.stop)) + CONTEXT_TOKENS
+            tail = self.tokenizer.decode(row.ids[-window:])
+            if any(stop in tail for stop in row.params.stop):
+                text = self._text(row)
+                hits = [(text.find(stop), stop) for stop in row.params.stop if stop in text]
+                if hits:
+                    start, stop = min(hits)
+                    row.done = Written(text[:start], "stop", stop, len(row.ids))
+                    return
+        if len(row.ids) >= row.params.max_tokens:
+            row.done = Written(self._text(row), "length", None, len(row.ids))
+
+    def _text(self, row: _Row) -> str:
+        """The row's own text, decoded behind the end of its prompt: some tokenizers drop a leading space otherwise."""
+        context = row.prompt[-CONTEXT_TOKENS:].tolist()
+        before = self.tokenizer.decode(context)
+        whole = self.tokenizer.decode([*context, *row.ids])
+        text = whole[len(before) :] if whole.startswith(before) else self.tokenizer.decode(row.ids)
+        return str(text).rstrip("\ufffd")
+
+
+def sample(logits: torch.Tensor, params: SamplingParams, draw: random.Random) -> int:
+    """Draw one token id; the same logits, parameters and random state give the same token on every device.
+
+    Args:
+        logits: float32, shape (vocabulary,).
+        params: temperature 0 is greedy; top-k before top-p, as in vLLM and transformers.
+        draw: the row's own random numbers.
+    """
+    if params.temperature <= 0:
+        return int(logits.argmax())
+    count = params.top_k if 0 < params.top_k < logits.shape[-1] else logits.shape[-1]
+    values, indices = torch.topk(logits, count)
+    probs = torch.softmax(values.double() / params.temperature, dim=-1)
+    total = probs.cumsum(dim=-1)
+    # A token stays while the probability before it is under top_p, so the first always stays.
+    kept = int(((total - probs) < params.top_p).sum())
+    total = total[:kept]
+    target = draw.random() * float(total[-1])
+    place = int(torch.searchsorted(total, target, right=True).clamp(max=kept - 1))
+    return int(indices[place])
+
+
+def _length(state: RowState | None) -> int:
+    return 0 if state is None else len(state.ids)

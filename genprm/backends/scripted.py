@@ -1,0 +1,88 @@
+"""A deterministic fake engine: no model, no tokens, for tests and for trying the plumbing.
+
+It recomputes the plain equalities of a step (`12 + 30 = 42`) by writing Python for them, and says No where the
+executed code printed False. What it knows nothing about it calls right. Its numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ..config import ScriptedConfig
+from ..errors import ContextOverflow
+from ..prompting import Prompt
+from .base import Generation, LabelReading, Labels, SamplingParams
+
+EQUALITY = re.compile(r"(?<![\w.])(\d[\d.]*(?:\s*[-+*/]\s*\d[\d.]*)+)\s*=\s*(\d+(?:\.\d+)?)")
+
+
+class ScriptedBackend:
+    """Answers from the text alone; every answer is a function of prompt, labels and seed."""
+
+    model = "scripted"
+
+    def __init__(self, config: ScriptedConfig | None = None, max_context: int | None = None):
+        self.config = config or ScriptedConfig()
+        self.max_context = max_context
+        self.calls = 0
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[ScriptedSlot]:
+        """A seat; the fake has room for all."""
+        yield ScriptedSlot(self)
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+class ScriptedSlot:
+    """One critique's seat."""
+
+    def __init__(self, backend: ScriptedBackend):
+        self._backend = backend
+
+    async def _call(self, prompt: Prompt) -> int:
+        backend = self._backend
+        backend.calls += 1
+        tokens = (sum(len(message.content) for message in prompt.messages) + len(prompt.prefix)) // 4
+        if backend.max_context is not None and tokens >= backend.max_context:
+            raise ContextOverflow(f"the prompt has {tokens} tokens; the model's context is {backend.max_context}")
+        if backend.config.latency_seconds:
+            await asyncio.sleep(backend.config.latency_seconds)
+        return tokens
+
+    async def generate(self, prompt: Prompt, params: SamplingParams) -> Generation:
+        """Code for the step's equalities inside a fence, a plain sentence elsewhere."""
+        tokens = await self._call(prompt)
+        if prompt.prefix.count("```") % 2:
+            text = "\n".join(_checks(prompt.messages[-1].content)) or "print('nothing to recompute')"
+            stop = "```"
+        else:
+            text, stop = "The values are recomputed below.", params.stop[0] if params.stop else None
+        words = re.findall(r"\s*\S+", text)
+        if len(words) > params.max_tokens:
+            return Generation("".join(words[: params.max_tokens]), "length", None, tokens, params.max_tokens)
+        finish = "stop" if stop in params.stop else "eos"
+        return Generation(text, "stop" if finish == "stop" else "eos", stop, tokens, len(words))
+
+    async def read_label(self, prompt: Prompt, labels: Labels, boundary: str) -> LabelReading:
+        """The last label where code printed False, else the first; never quite certain."""
+        tokens = await self._call(prompt)
+        names = list(labels)
+        wrong = re.search(r"^False$", prompt.prefix, re.MULTILINE) is not None
+        chosen = names[-1] if wrong else names[0]
+        digest = hashlib.sha256(repr((prompt, boundary)).encode()).digest()
+        rest = 0.02 + 0.1 * digest[0] / 255
+        others = max(len(names) - 1, 1)
+        probs = {name: 1 - rest if name == chosen else rest / others for name in names}
+        return LabelReading(probs, 1.0, tokens)
+
+
+def _checks(question: str) -> list[str]:
+    """A line of Python for each equality in the step that is asked about (the last paragraph of the question)."""
+    step = question.rsplit("\n\n", 1)[-1]
+    return [f"print(abs(({left}) - {right}) < 1e-6)" for left, right in EQUALITY.findall(step)]

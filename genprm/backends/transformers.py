@@ -1,0 +1,280 @@
+"""A causal language model from Hugging Face transformers, in this process, on CPU or CUDA.
+
+Puts the synchronous engine behind the asynchronous seam. Same prompts, seeds and limits give the same batches and
+so the same numbers; another number of critiques in flight may round differently in the last digits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+import weakref
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+
+from ..config import BackendConfig
+from ..errors import BackendUnavailable, ContextOverflow, ModelUnavailable
+from ..labels import LabelPaths, LabelReader
+from ..prompting import Prompt
+from ..rendering import ChatRenderer
+from .base import Generation, LabelReading, Labels, SamplingParams
+from .engine import Engine
+from .kv import Ids
+from .lockstep import LockStep
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# Room kept behind a critique for the forced judgement and its label.
+RESERVE = 48
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    ids: Ids
+    params: SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    ids: Ids
+    paths: LabelPaths
+
+
+class TransformersBackend:
+    """One model in this process; batches the requests of all open slots."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        name: str | None = None,
+        config: BackendConfig | None = None,
+    ):
+        """Wrap a loaded model.
+
+        Args:
+            model: a causal LM whose whole state is attention keys and values; put in evaluation mode here.
+            tokenizer: its tokenizer.
+            name: what results call the model; None = the folder or hub id that it was loaded from.
+            config: batch size, context and memory limits.
+
+        Raises:
+            BackendUnavailable: the model keeps other state (a recurrent or hybrid model).
+        """
+        self.config = config or BackendConfig()
+        self.model = name or str(model.config.name_or_path)
+        self.renderer = ChatRenderer(tokenizer)
+        self.labels = LabelReader(tokenizer)
+        self.max_context = self.config.max_context or _context(model, tokenizer)
+        _refuse_recurrent(model)
+        model.eval()
+        on_cpu = model.device.type == "cpu"
+        self.engine = Engine(
+            model,
+            tokenizer,
+            prefix_bytes=self.config.prefix_cache_mb * 2**20,
+            prefill_tokens=4096 if on_cpu else 32768,
+            end_tokens=_end_tokens(model, tokenizer, self.renderer.special),
+        )
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="genprm-engine")
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LockStep[_Write | _Read]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    @classmethod
+    def from_transformers(cls, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **kwargs: Any) -> Self:
+        """Wrap the caller's own objects; the same as the constructor, by the name users look for."""
+        return cls(model, tokenizer, **kwargs)
+
+    @classmethod
+    def load(cls, source: str | Path, *, name: str | None = None, config: BackendConfig | None = None) -> Self:
+        """Load a local folder or a hub id.
+
+        Raises:
+            ModelUnavailable: the files cannot be found or read.
+            BackendUnavailable: the device is not there.
+        """
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging as hf_logging
+
+        config = config or BackendConfig()
+        device = _device(config.device)
+        hf_logging.disable_progress_bar()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)
+                tokenizer = AutoTokenizer.from_pretrained(source)
+                model = AutoModelForCausalLM.from_pretrained(source, dtype=_dtype(config.dtype, device)).to(device)
+        except (OSError, ValueError, KeyError) as error:
+            first = str(error).strip().split("\n", 1)[0]
+            raise ModelUnavailable(f"the model {str(source)!r} cannot be loaded: {first}") from error
+        return cls(model, tokenizer, name=name or str(source), config=config)
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[TransformersSlot]:
+        """A seat: batches wait until every open seat asks for something."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            self._loops[loop] = LockStep(self._run, self._executor)
+        lockstep = self._loops[loop]
+        number = lockstep.open()
+        try:
+            yield TransformersSlot(self, lockstep, number)
+        finally:
+            lockstep.leave(number)
+
+    def close(self) -> None:
+        """Stop the engine's thread and forget remembered keys; safe to call twice."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self.engine.store.clear()
+
+    def _run(self, requests: Sequence[_Write | _Read]) -> list[Any]:
+        """Answer one lock-step group, in the engine's thread; an answer may be an exception."""
+        answers: list[Any] = [None] * len(requests)
+        for kind, run in ((_Read, self._read), (_Write, self._write)):
+            places = [place for place, request in enumerate(requests) if isinstance(request, kind)]
+            for start in range(0, len(places), self.config.max_batch):
+                chunk = places[start : start + self.config.max_batch]
+                for place, answer in zip(chunk, self._fitting(run, [requests[i] for i in chunk]), strict=True):
+                    answers[place] = answer
+        return answers
+
+    def _fitting(self, run: Any, requests: list[Any]) -> list[Any]:
+        """Run a chunk; where the device's memory does not hold it, run it in halves."""
+        try:
+            return list(run(requests))
+        except torch.OutOfMemoryError as error:
+            self.engine.store.clear()
+            if len(requests) == 1:
+                failure = BackendUnavailable(f"out of memory on {self.engine.device} for one prompt of {self.model!r}")
+                failure.__cause__ = error
+                return [failure]
+        half = len(requests) // 2
+        return self._fitting(run, requests[:half]) + self._fitting(run, requests[half:])
+
+    def _write(self, requests: Sequence[_Write]) -> list[Generation]:
+        written = self.engine.generate([item.ids for item in requests], [item.params for item in requests])
+        return [
+            Generation(self.renderer.clean(row.text), row.finish, row.stop, len(item.ids), row.tokens)
+            for item, row in zip(requests, written, strict=True)
+        ]
+
+    def _read(self, requests: Sequence[_Read]) -> list[LabelReading]:
+        """All decision nodes of all requests; deeper ones extend the prompts that the first pass has remembered."""
+        asked = [(item, path) for item in requests for path in sorted(item.paths.nodes, key=len)]
+        asked.sort(key=lambda pair: len(pair[1]) > 0)
+        logs: dict[int, dict[tuple[int, ...], dict[int, float]]] = {id(item): {} for item in requests}
+        for deeper in (False, True):
+            batch = [(item, path) for item, path in asked if bool(path) == deeper]
+            prompts = [np.concatenate([item.ids, np.asarray(path, dtype=np.int64)]) for item, path in batch]
+            wanted = [list(item.paths.nodes[path]) for item, path in batch]
+            if batch:
+                for (item, path), values in zip(batch, self.engine.log_probs(prompts, wanted), strict=True):
+                    logs[id(item)][path] = values
+        readings = [item.paths.read(logs[id(item)]) for item in requests]
+        return [
+            LabelReading(reading.probs, reading.mass, len(item.ids))
+            for item, reading in zip(requests, readings, strict=True)
+        ]
+
+
+class TransformersSlot:
+    """One critique's seat."""
+
+    def __init__(self, backend: TransformersBackend, lockstep: LockStep[_Write | _Read], number: int):
+        self._backend, self._lockstep, self._number = backend, lockstep, number
+
+    def _ids(self, prompt: Prompt, reserve: int) -> Ids:
+        text = self._backend.renderer.text(prompt)
+        limit = self._backend.max_context
+        # A token is rarely longer than this; text far over the limit is refused before it is tokenised.
+        if len(text) > 64 * limit:
+            raise ContextOverflow(f"the prompt has {len(text):,} characters; the model's context is {limit:,} tokens")
+        ids = np.asarray(self._backend.renderer.encode(prompt), dtype=np.int64)
+        if len(ids) + reserve > limit:
+            room = f" (with {reserve} kept for the judgement)" if reserve else ""
+            raise ContextOverflow(f"the prompt has {len(ids):,} tokens{room}; the model's context is {limit:,}")
+        return ids
+
+    async def generate(self, prompt: Prompt, params: SamplingParams) -> Generation:
+        """Continue the assistant's turn; see `Slot.generate`."""
+        ids = self._ids(prompt, RESERVE + 1)
+        room = self._backend.max_context - RESERVE - len(ids)
+        cut = room < params.max_tokens
+        if cut:
+            params = SamplingParams(
+                room, params.stop, params.temperature, params.top_p, params.top_k, params.seed
+            )
+        answer: Generation = await self._lockstep.ask(self._number, _Write(ids, params))
+        if cut and answer.finish == "length":
+            return Generation(answer.text, "context", None, answer.prompt_tokens, answer.completion_tokens)
+        return answer
+
+    async def read_label(self, prompt: Prompt, labels: Labels, boundary: str) -> LabelReading:
+        """Read the label distribution; see `Slot.read_label`."""
+        paths = self._backend.labels.paths(labels, boundary)
+        longest = max(len(path) for path in paths.nodes)
+        ids = self._ids(prompt, longest)
+        reading: LabelReading = await self._lockstep.ask(self._number, _Read(ids, paths))
+        return reading
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).split("\n", 1)[0]
+        raise BackendUnavailable(f"the device {name!r} cannot be used: {first}") from None
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name != "auto":
+        dtype: torch.dtype = getattr(torch, name)
+        return dtype
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if native else torch.float32
+
+
+def _context(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    made_for = getattr(model.config, "max_position_embeddings", None)
+    # Tokenizers without a limit say 1e30.
+    sizes = [size for size in (made_for, tokenizer.model_max_length) if size and size < 10**9]
+    return min(sizes, default=4096)
+
+
+def _end_tokens(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, special: Sequence[str]
+) -> list[int]:
+    """Tokens that end a turn: the declared ones, and every control token, which no critique contains."""
+    declared = model.generation_config.eos_token_id if model.generation_config is not None else None
+    ends = declared if isinstance(declared, list) else [declared]
+    ends += [tokenizer.eos_token_id, *tokenizer.convert_tokens_to_ids(list(special))]
+    return [token for token in dict.fromkeys(ends) if token is not None]
+
+
+def _refuse_recurrent(model: PreTrainedModel) -> None:
+    kinds = getattr(model.config.get_text_config(), "layer_types", None) or []
+    other = sorted({kind for kind in kinds if "attention" not in kind or "linear" in kind})
+    if other or getattr(model, "_is_stateful", False):
+        what = ", ".join(other) or type(model).__name__
+        raise BackendUnavailable(
+            f"this engine reuses attention keys and values; the model also keeps other state ({what}): "
+            "run it behind an OpenAI-style server or vLLM"
+        )
+
+

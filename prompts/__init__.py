@@ -1,0 +1,1 @@
+"""Shipped verifier protocols: folders of Jinja2 templates with a manifest."""
