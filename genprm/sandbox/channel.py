@@ -1,0 +1,209 @@
+"""The client's end of one confined child: sends a block, reads output, and learns how the block ended.
+
+Everything read here was written by hostile code, but for the watch socket, which only the server holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+
+from .limits import Limits
+
+# The server's wire, repeated here: the two programs share no code at run time. A test compares them.
+REQUEST = struct.Struct("!qq")
+RUN = struct.Struct("!cdd")
+ENDED = struct.Struct("!ci")
+HEADER = struct.Struct("!BI")
+ECHO, SILENT = 1, 2
+
+_GRACE_SECONDS = 5.0
+_STATUSES = {b"o": "ok", b"e": "error", b"m": "memory"}
+_LIFETIME_FACTOR = 20  # blocks' worth of processor time that a child gets in all; the kernel's own backstop
+_READ = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class ServerLostError(Exception):
+    """The fork server has gone or no longer answers: says nothing about the code."""
+
+
+class NotConfinedError(Exception):
+    """The child could not give up a right and so ran nothing."""
+
+
+@dataclass
+class Raw:
+    """How a block ended, before it is put into words."""
+
+    status: str
+    output: bytearray = field(default_factory=bytearray)
+    seconds: float = 0.0
+    clock: str = ""
+    wait_status: int = 0
+
+
+class Channel:
+    """One child. Not thread-safe: its session takes care of that."""
+
+    def __init__(self, control: socket.socket, limits: Limits):
+        self.limits = limits
+        self.output, output = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        os.set_blocking(output, True)
+        self.channel, channel = socket.socketpair()
+        self.watch, watch = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            lifetime = int(limits.cpu_seconds * _LIFETIME_FACTOR) + 1
+            request = REQUEST.pack(limits.memory_mb << 20, lifetime)
+            socket.send_fds(control, [request], [output, channel.fileno(), watch.fileno()])
+        except OSError as error:
+            self.close()
+            raise ServerLostError(str(error)) from error
+        finally:
+            os.close(output)
+            channel.close()
+            watch.close()
+        self.channel.setblocking(False)
+
+    def run(self, source: str, *, echo: bool, silent: bool = False, wall: float | None = None) -> Raw:
+        """Run one block to its end.
+
+        Args:
+            source: the block.
+            echo: show a trailing expression's value.
+            silent: no output at all; the block is run again for its variables.
+            wall: seconds on the clock, if fewer than the limits allow.
+
+        Raises:
+            ServerLostError: the server went away or does not react.
+            NotConfinedError: the child refused to run anything.
+        """
+        limits = self.limits
+        wall = limits.wall_seconds if wall is None else wall
+        self._drain_channel()
+        payload = source.encode("utf-8", "replace")
+        pending = memoryview(HEADER.pack(ECHO * echo | SILENT * silent, len(payload)) + payload)
+        start = time.monotonic()
+        raw = Raw("died")
+        try:
+            self.watch.send(RUN.pack(b"R", limits.cpu_seconds, wall))
+        except OSError:
+            if not self._ended(raw):  # it may have ended before this block
+                raise ServerLostError("the watch socket is closed") from None
+            return raw
+        poll = select.poll()
+        poll.register(self.output, _READ)
+        poll.register(self.watch, _READ)
+        poll.register(self.channel, _READ | select.POLLOUT)
+        give_up = start + wall + _GRACE_SECONDS
+        while True:
+            left = give_up - time.monotonic()
+            if left <= 0:
+                raise ServerLostError("the fork server does not keep its time limit")
+            ready = dict(poll.poll(left * 1000))
+            if self.output in ready and not self._read_output(raw):
+                poll.unregister(self.output)
+            if len(raw.output) > limits.output_bytes:
+                return self._stop(raw, start)
+            if ready.get(self.channel.fileno(), 0) & select.POLLOUT and len(pending):
+                with contextlib.suppress(OSError):  # it has ended: the watch socket tells
+                    pending = pending[self.channel.send(pending) :]
+                if not len(pending):
+                    poll.modify(self.channel, _READ)
+            if ready.get(self.channel.fileno(), 0) & _READ:
+                answer = self._answer()
+                if answer is None:
+                    poll.unregister(self.channel)
+                elif answer:
+                    return self._finish(raw, answer, start)
+            if self.watch.fileno() in ready and self._ended(raw):
+                raw.seconds = time.monotonic() - start
+                self._read_output(raw)
+                return raw
+
+    def _answer(self) -> bytes | None:
+        """A status letter, empty for what is none, None at the end."""
+        try:
+            data = self.channel.recv(256)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            return None
+        if data[:1] == b"x":
+            raise NotConfinedError(data[1:].decode("utf-8", "replace"))
+        if not data:
+            return None
+        return data[:1] if data[:1] in _STATUSES else b""
+
+    def _finish(self, raw: Raw, answer: bytes, start: float) -> Raw:
+        raw.status, raw.seconds = _STATUSES[answer], time.monotonic() - start
+        with contextlib.suppress(OSError):
+            self.watch.send(b"I")
+        # All that the block printed is in the pipe by now.
+        self._read_output(raw)
+        if len(raw.output) > self.limits.output_bytes:
+            return self._stop(raw, start)
+        return raw
+
+    def _stop(self, raw: Raw, start: float) -> Raw:
+        raw.status, raw.seconds = "output_limit", time.monotonic() - start
+        self.kill()
+        return raw
+
+    def _read_output(self, raw: Raw) -> bool:
+        """Take what the pipe holds, within the limit; False at its end."""
+        while len(raw.output) <= self.limits.output_bytes:
+            try:
+                data = os.read(self.output, 1 << 16)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            raw.output += data
+        return True
+
+    def _ended(self, raw: Raw) -> bool:
+        """Read the server's word on the child's end into `raw`."""
+        message = b""
+        for _ in range(2):  # a reset (the server has left our last word unread) comes before its own last word
+            try:
+                message = self.watch.recv(ENDED.size, socket.MSG_DONTWAIT)
+                break
+            except BlockingIOError:
+                return False
+            except ConnectionResetError:
+                continue
+        if len(message) != ENDED.size:
+            raise ServerLostError("the fork server has ended")
+        reason, raw.wait_status = ENDED.unpack(message)
+        raw.clock = {b"C": "cpu", b"W": "wall"}.get(reason, "")
+        raw.status = "timeout" if raw.clock else "died"
+        return True
+
+    def _drain_channel(self) -> None:
+        """Drop what the last block has sent beyond its one answer."""
+        with contextlib.suppress(OSError):
+            while self.channel.recv(4096):
+                pass
+
+    def kill(self) -> None:
+        """Ask the server to end the child."""
+        with contextlib.suppress(OSError):
+            self.watch.send(b"K")
+
+    def close(self) -> None:
+        """End the child and close this end; safe to call twice."""
+        self.kill()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close this end only, in a forked process to which the child does not belong."""
+        if self.output >= 0:
+            os.close(self.output)
+            self.output = -1
+        self.channel.close()
+        self.watch.close()
