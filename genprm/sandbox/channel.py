@@ -125,6 +125,13 @@ class Channel:
                 self._read_output(raw)
                 return raw
 
+    def untouched(self) -> bool:
+        """Whether the child, which has run nothing yet, is still there."""
+        try:
+            return not self._ended(Raw("died"))
+        except ServerLostError:
+            return False
+
     def _answer(self) -> bytes | None:
         """A status letter, empty for what is none, None at the end."""
         try:

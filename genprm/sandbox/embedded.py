@@ -6,17 +6,18 @@ Level and self-test are settled when the sandbox is made; where code cannot be c
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
 from ..types import CodeCheck
-from .channel import ServerLostError
+from .channel import Channel, ServerLostError
 from .limits import Limits
 from .process import ServerProcess
 from .session import EmbeddedSession
@@ -53,12 +54,13 @@ class EmbeddedSandbox:
         self._cache_size = cache_size
         self._cache: OrderedDict[bytes, CodeCheck] = OrderedDict()
         self._sessions: weakref.WeakSet[EmbeddedSession] = weakref.WeakSet()
+        self._spares: deque[tuple[ServerProcess, Channel]] = deque()
         self._closed = False
         self._lock = threading.RLock()
         self._executor: ThreadPoolExecutor | None = None
         server, self.canaries, self.passed_over = choose(level)
         self._servers = [server]  # the last one takes new children, the others run out
-        self._finalizer = weakref.finalize(self, _end_all, self._servers)
+        self._finalizer = weakref.finalize(self, _end_all, self._servers, self._spares)
         self._level = server.level
         self.level = self._level.name
         self.versions: dict[str, str] = dict(server.hello["versions"])
@@ -91,7 +93,7 @@ class EmbeddedSandbox:
         if executor is not None:
             executor.shutdown(wait=True, cancel_futures=True)
         with self._lock:
-            _end_all(self._servers)
+            _end_all(self._servers, self._spares)
 
     def __enter__(self) -> Self:
         return self
@@ -123,6 +125,7 @@ class EmbeddedSandbox:
                 raise ServerLostError("the sandbox is closed")
             if self._servers and self._servers[-1].alive and self._servers[-1].started < _SESSIONS_PER_SERVER:
                 return self._servers[-1]
+            self._drop_spares()
             used = {session.server for session in list(self._sessions)}
             for server in [server for server in self._servers if server not in used]:
                 self._servers.remove(server)
@@ -133,6 +136,31 @@ class EmbeddedSandbox:
                 raise ServerLostError(f"the sandbox could not be restarted: {error}") from error
             self._servers.append(server)
             return server
+
+    def take_channel(self, limits: Limits) -> tuple[ServerProcess, Channel]:
+        """A child: one that was made ready before, or else a new one.
+
+        Raises:
+            ServerLostError: it cannot be had any more.
+        """
+        server = self.current_server()
+        while limits == self.limits:
+            with self._lock:
+                if not self._spares:
+                    break
+                owner, channel = self._spares.popleft()
+            if owner is server and channel.untouched():
+                return owner, channel
+            channel.close()
+        return server, server.open_channel(limits)
+
+    def make_ready(self) -> None:
+        """Have children made while nobody waits for them: that saves a session's first block the fork."""
+        with self._lock, contextlib.suppress(ServerLostError):
+            while not self._closed and len(self._spares) < self.workers and self._servers:
+                if not self._servers[-1].alive:
+                    break
+                self._spares.append((self._servers[-1], self._servers[-1].open_channel(self.limits)))
 
     def cached(self, key: bytes) -> CodeCheck | None:
         """A result of the same code after the same blocks."""
@@ -148,18 +176,26 @@ class EmbeddedSandbox:
             while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
 
+    def _drop_spares(self) -> None:
+        while self._spares:
+            self._spares.popleft()[1].close()
+
     def after_fork(self) -> None:
         """In a forked process: let go of the parent's servers and children; new ones start when code is run."""
         self._lock = threading.RLock()
         self._executor = None
         for session in list(self._sessions):
             session.after_fork()
+        while self._spares:
+            self._spares.popleft()[1].forget()
         for server in self._servers:
             server.forget()
         self._servers.clear()
 
 
-def _end_all(servers: list[ServerProcess]) -> None:
+def _end_all(servers: list[ServerProcess], spares: deque[tuple[ServerProcess, Channel]]) -> None:
+    while spares:
+        spares.popleft()[1].close()
     while servers:
         servers.pop().close()
 

@@ -31,8 +31,12 @@ class Owner(Protocol):
         """Have `session.step` called in one of the sandbox's threads."""
         ...
 
-    def current_server(self) -> ServerProcess:
-        """A live server for a new child."""
+    def take_channel(self, limits: Limits) -> tuple[ServerProcess, Channel]:
+        """A child that has run nothing, and its server."""
+        ...
+
+    def make_ready(self) -> None:
+        """Prepare children for later."""
         ...
 
     def cached(self, key: bytes) -> CodeCheck | None:
@@ -95,6 +99,7 @@ class EmbeddedSession:
             try:
                 return self._step(source, echo)
             finally:
+                self._owner.make_ready()
                 if self._closed:
                     self._drop()
 
@@ -147,8 +152,8 @@ class EmbeddedSession:
     def _catch_up(self) -> bool:
         """Have a child in which all earlier blocks have run. True if their variables could not be had again."""
         if self._channel is None:
-            self.server = self._owner.current_server()
-            self._channel, self._done = self.server.open_channel(self.limits), 0
+            self.server, self._channel = self._owner.take_channel(self.limits)
+            self._done = 0
         end = time.monotonic() + self.limits.wall_seconds
         for source, echo in self._history[self._done :]:
             wall = max(0.01, end - time.monotonic())
