@@ -41,6 +41,8 @@ class BackendConfig(Section):
     """Sequences that decode together."""
     max_in_flight: int = Field(default=64, ge=1)
     """Critiques that are under way at once."""
+    template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Given to the chat template, e.g. `enable_thinking: false`."""
     prefix_cache_mb: int = Field(default=1024, ge=0)
     """Memory for the keys and values of earlier prompts, which later requests extend."""
 

@@ -58,6 +58,8 @@ class Vote(Record):
     low_mass: bool = False
     """True where `mass` is under `verify.min_mass`: the model hardly wanted to answer here."""
     critique: str
+    written: tuple[tuple[int, int], ...] | None = None
+    """Start and end, in characters of `critique`, of what the model wrote; the rest was inserted by the host."""
     checks: tuple[CodeCheck, ...] = ()
     notes: tuple[str, ...] = ()
     """What cut the critique short: length limits, round limits."""
@@ -133,6 +135,8 @@ class VerificationResult(Record):
     reward: float | None
     aggregation: str
     outcome: Outcome | None = None
+    prefix_score: float | None = None
+    """For protocols that judge the whole solution at once: mean P(Yes) to their closing question."""
     evidence: dict[str, Any] | None = None
     label: int | None = None
     model: str

@@ -90,6 +90,10 @@ class Backend(Protocol):
     model: str
     """Name stored in every result."""
 
+    def work(self) -> AbstractAsyncContextManager[None]:
+        """One stretch of work; what the engine remembers from prompt to prompt lasts no longer than this."""
+        ...
+
     def slot(self) -> AbstractAsyncContextManager[Slot]:
         """A seat, held for as long as one critique is being written."""
         ...

@@ -65,13 +65,13 @@ class Engine:
         self.store = PrefixStore(prefix_bytes)
         self.prefill_tokens = prefill_tokens
         self.end_tokens = frozenset(end_tokens)
+        self.forward_tokens = 0
         # transformers 5.24 renamed the argument and warns of the old name.
         parameters = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         self._head = model.get_output_embeddings()
         self._hidden: torch.Tensor | None = None
         self._plain_head = self._check_head()
-        self.forward_tokens = 0
 
     # ------------------------------------------------------------------ forward
 

@@ -31,6 +31,12 @@ class LockStep(Generic[Request]):
     """Collects the requests of one event loop's slots and runs them as batches, one batch at a time."""
 
     def __init__(self, run: Callable[[Sequence[Request]], Sequence[Any]], executor: ThreadPoolExecutor):
+        """Prepare.
+
+        Args:
+            run: answers one batch, in the executor's thread; an answer that is an exception is raised at its asker.
+            executor: one thread, shared by all event loops.
+        """
         self._run = run
         self._executor = executor
         self._open: set[int] = set()
@@ -64,7 +70,7 @@ class LockStep(Generic[Request]):
         return bool(self._waiting) and len(self._waiting) == len(self._open)
 
     def _consider(self) -> None:
-        if self._ready() and self._flush is None:
+        if self._flush is None and self._ready():
             self._flush = asyncio.ensure_future(self._flush_when_settled())
 
     async def _flush_when_settled(self) -> None:

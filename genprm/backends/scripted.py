@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,8 @@ from ..errors import ContextOverflow
 from ..prompting import Prompt
 from .base import Generation, LabelReading, Labels, SamplingParams
 
-EQUALITY = re.compile(r"(?<![\w.])(\d[\d.]*(?:\s*[-+*/]\s*\d[\d.]*)+)\s*=\s*(\d+(?:\.\d+)?)")
+EQUALITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:\s*[-+*/]\s*\d+(?:\.\d+)?)+)\s*=\s*(\d+(?:\.\d+)?)")
+PARAGRAPH = re.compile(r"<paragraph_(\d+)>(.*?)</paragraph_", re.DOTALL)
 
 
 class ScriptedBackend:
@@ -29,6 +31,11 @@ class ScriptedBackend:
         self.config = config or ScriptedConfig()
         self.max_context = max_context
         self.calls = 0
+
+    @asynccontextmanager
+    async def work(self) -> AsyncIterator[None]:
+        """Nothing is remembered."""
+        yield
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[ScriptedSlot]:
@@ -62,7 +69,7 @@ class ScriptedSlot:
             text = "\n".join(_checks(prompt.messages[-1].content)) or "print('nothing to recompute')"
             stop = "```"
         else:
-            text, stop = "The values are recomputed below.", params.stop[0] if params.stop else None
+            text, stop = "The values are recomputed.", _plain_stop(params.stop)
         words = re.findall(r"\s*\S+", text)
         if len(words) > params.max_tokens:
             return Generation("".join(words[: params.max_tokens]), "length", None, tokens, params.max_tokens)
@@ -73,13 +80,50 @@ class ScriptedSlot:
         """The last label where code printed False, else the first; never quite certain."""
         tokens = await self._call(prompt)
         names = list(labels)
+        if "-1" in labels:
+            return self._first_error(prompt, names, tokens)
         wrong = re.search(r"^False$", prompt.prefix, re.MULTILINE) is not None
         chosen = names[-1] if wrong else names[0]
-        digest = hashlib.sha256(repr((prompt, boundary)).encode()).digest()
-        rest = 0.02 + 0.1 * digest[0] / 255
-        others = max(len(names) - 1, 1)
-        probs = {name: 1 - rest if name == chosen else rest / others for name in names}
-        return LabelReading(probs, 1.0, tokens)
+        return _reading(prompt, names, chosen, tokens)
+
+    def _first_error(self, prompt: Prompt, names: list[str], tokens: int) -> LabelReading:
+        """The first paragraph with a false equality, recomputed here: one critique covers all of them."""
+        for index, paragraph in PARAGRAPH.findall(prompt.messages[-1].content):
+            if any(not math.isclose(_value(left), float(right)) for left, right in EQUALITY.findall(paragraph)):
+                return _reading(prompt, names, index, tokens)
+        return _reading(prompt, names, "-1", tokens)
+
+
+def _plain_stop(stops: tuple[str, ...]) -> str | None:
+    """The stop string at which plain text ends: a label's marker where there is one, else the end of the part."""
+    if not stops:
+        return None
+    return stops[-1] if stops[0].startswith("```") else stops[0]
+
+
+def _reading(prompt: Prompt, names: list[str], chosen: str, tokens: int) -> LabelReading:
+    """Nearly all on one label; how nearly hangs on the prompt, so that equal prompts give equal numbers."""
+    digest = hashlib.sha256(repr(prompt).encode("utf-8", "surrogatepass")).digest()
+    rest = 0.02 + 0.1 * digest[0] / 255
+    others = max(len(names) - 1, 1)
+    return LabelReading({name: 1 - rest if name == chosen else rest / others for name in names}, 1.0, tokens)
+
+
+def _value(expression: str) -> float:
+    """A plain chain of + - * / over numbers."""
+    terms = re.split(r"(?<=[\d.\s])([+-])", expression)
+    total, sign = 0.0, 1.0
+    for term in terms:
+        if term in ("+", "-"):
+            sign = 1.0 if term == "+" else -1.0
+            continue
+        factors = re.split(r"([*/])", term)
+        value = float(factors[0])
+        for operator, factor in zip(factors[1::2], factors[2::2], strict=True):
+            number = float(factor)
+            value = value * number if operator == "*" else value / number if number else math.nan
+        total += sign * value
+    return total
 
 
 def _checks(question: str) -> list[str]:

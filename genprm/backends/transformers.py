@@ -72,7 +72,7 @@ class TransformersBackend:
         """
         self.config = config or BackendConfig()
         self.model = name or str(model.config.name_or_path)
-        self.renderer = ChatRenderer(tokenizer)
+        self.renderer = ChatRenderer(tokenizer, self.config.template_kwargs)
         self.labels = LabelReader(tokenizer)
         self.max_context = self.config.max_context or _context(model, tokenizer)
         _refuse_recurrent(model)
@@ -85,6 +85,7 @@ class TransformersBackend:
             prefill_tokens=4096 if on_cpu else 32768,
             end_tokens=_end_tokens(model, tokenizer, self.renderer.special),
         )
+        self._works = 0
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="genprm-engine")
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LockStep[_Write | _Read]] = (
             weakref.WeakKeyDictionary()
@@ -118,6 +119,17 @@ class TransformersBackend:
             first = str(error).strip().split("\n", 1)[0]
             raise ModelUnavailable(f"the model {str(source)!r} cannot be loaded: {first}") from error
         return cls(model, tokenizer, name=name or str(source), config=config)
+
+    @asynccontextmanager
+    async def work(self) -> AsyncIterator[None]:
+        """Forgets remembered keys at its end: reused keys round differently, and equal work gives equal numbers."""
+        self._works += 1
+        try:
+            yield
+        finally:
+            self._works -= 1
+            if not self._works:
+                self._executor.submit(self.engine.store.clear)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[TransformersSlot]:

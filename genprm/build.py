@@ -1,0 +1,59 @@
+"""Puts a verifier together from a config: the one place that turns names into concrete parts.
+
+Heavy libraries are imported here, when a part is made, and nowhere before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from .backends.base import Backend
+from .config import Config, load_config
+from .models import resolve
+from .prompting import load_protocol
+from .sandbox import open_sandbox
+from .verifier import GenPRM
+
+Say = Callable[[str], None]
+
+
+def load(config: Config | str = "default", *, overrides: Iterable[str] = (), say: Say = lambda _: None) -> GenPRM:
+    """A verifier ready to judge.
+
+    >>> with genprm.load("scripted") as judge:  # doctest: +SKIP
+    ...     judge.verify(Solution(id="0", problem="1 + 1?", steps=("1 + 1 = 3",))).first_error
+    0
+
+    Args:
+        config: a shipped config's name, a YAML file's path, or a `Config`.
+        overrides: `a.b=c` settings on top of it.
+        say: told in a few words what takes long (fetching, loading).
+
+    Raises:
+        ConfigError, ProtocolError: the settings are wrong.
+        ModelUnavailable, BackendUnavailable, SandboxUnavailable: a part cannot be had.
+    """
+    settings = load_config(config, overrides) if isinstance(config, str) else config
+    protocol = load_protocol(settings.verify.protocol)
+    protocol.parts(settings.verify.mode)
+    limits = settings.sandbox
+    sandbox = open_sandbox(limits.kind, limits, url=limits.url, workers=limits.workers)
+    try:
+        backend = make_backend(settings, say)
+    except BaseException:
+        sandbox.close()
+        raise
+    return GenPRM(backend, protocol, sandbox, settings)
+
+
+def make_backend(config: Config, say: Say = lambda _: None) -> Backend:
+    """The engine that a config names."""
+    if config.backend.kind == "scripted":
+        from .backends.scripted import ScriptedBackend
+
+        return ScriptedBackend(config.scripted, config.backend.max_context)
+    source = resolve(config.model, say)
+    from .backends.transformers import TransformersBackend
+
+    say(f"loading {config.model}")
+    return TransformersBackend.load(source, name=config.model, config=config.backend)

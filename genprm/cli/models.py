@@ -1,0 +1,29 @@
+"""`genprm models`: where each named model comes from, and fetching the embedded one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="List the named models, fetch one.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_() -> None:
+    """List the named models: origin, size, licence, and whether the embedded one is in the cache."""
+    from ..models import MODELS, cache_folder, is_whole
+
+    for model in MODELS.values():
+        origin = f"hub: {model.hub_id}" if model.wheel is None else f"package: {model.wheel.requirement}"
+        there = model.wheel is not None and is_whole(cache_folder() / "models" / model.name)
+        typer.echo(f"{model.name:14} {origin}{' (in the cache)' if there else ''}")
+        typer.echo(f"{'':14} {model.size}; {model.licence}; {model.note}")
+
+
+@app.command()
+def pull(name: Annotated[str, typer.Argument(help="A model's name.")] = "smollm2-135m") -> None:
+    """Fetch a model into the cache and print its folder."""
+    from ..models import pull as fetch
+
+    typer.echo(str(fetch(name, lambda text: typer.echo(text, err=True))))

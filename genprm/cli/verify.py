@@ -1,0 +1,212 @@
+"""`genprm verify`: judge solution files, to the terminal, to stdout or to a file that can be resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from ..config import Config, load_config
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from ..output import ResultFile
+    from ..records import Rejected
+    from ..types import Solution, VerificationResult
+
+
+def verify(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="JSON or JSONL files, or - for stdin.")],
+    config: Annotated[str, typer.Option(help="A shipped config's name or a YAML file.")] = "default",
+    model: Annotated[str | None, typer.Option(help="A named model, a local folder or a hub id.")] = None,
+    votes: Annotated[int | None, typer.Option(help="Critiques sampled for each step.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all sampling.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: a.b=value.")] = None,
+    format: Annotated[str, typer.Option(help="Format of the rows; auto recognises each row.")] = "auto",
+    limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N records.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record on stdout.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Append results to this JSONL file; resumes.")
+    ] = None,
+    fail_on_error: Annotated[bool, typer.Option(help="Exit with 1 if any solution has an error.")] = False,
+) -> None:
+    """Judge every step of the solutions in PATH...: reward, verdict, critique and executed code."""
+    settings = effective_config(config, model=model, votes=votes, seed=seed, overrides=set_ or [])
+    job = _Job(settings, paths, format, limit, as_json or not sys.stdout.isatty(), output)
+    found = job.run()
+    if job.rejected:
+        raise typer.Exit(2)
+    if fail_on_error and found:
+        raise typer.Exit(1)
+
+
+def effective_config(
+    config: str, *, model: str | None, votes: int | None, seed: int | None, overrides: list[str]
+) -> Config:
+    """The config that the common options make: the file, then the options, then each `--set`."""
+    options = {"model": model, "verify.votes": votes, "verify.seed": seed}
+    given = [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
+    return load_config(config, [*given, *overrides])
+
+
+class _Job:
+    """One run of the command."""
+
+    def __init__(
+        self, config: Config, paths: list[str], format: str, limit: int | None, as_json: bool, output: Path | None
+    ):
+        self.config, self.paths, self.format, self.limit = config, paths, format, limit
+        self.as_json, self.output = as_json, output
+        self.rejected: list[Rejected] = []
+        self.errors_found = 0
+        self._sinks: dict[str, TextIO | None] = {}
+
+    def run(self) -> int:
+        """Judge everything; returns how many solutions have an error."""
+        from ..build import load
+
+        solutions = self._solutions()
+        first = next(solutions, None)
+        if first is None:
+            return 0  # every row was bad; each has been said
+        # Files are opened only once there is something to judge, and before anything slow.
+        with ExitStack() as stack:
+            progress, say = _progress(stack)
+            verifier = stack.enter_context(load(self.config, say=say))
+            results = None
+            if self.output is not None:
+                results = stack.enter_context(self._result_file(verifier.backend.model, verifier.protocol.ref.sha256))
+                self.errors_found += sum(1 for index in results.first_errors if index is not None and index >= 0)
+            emit = _Emitter(self.as_json, self.output is not None)
+            waiting = self._fresh(chain([first], solutions), results, emit)
+            bar = progress.add_task("judging", total=self.limit)
+            for result in verifier.verify_many(waiting):
+                if results is not None:
+                    results.add(result)
+                self.errors_found += result.first_error is not None and result.first_error >= 0
+                progress.advance(bar)
+                emit.add(result, progress)
+            stack.callback(self._close_sinks)
+        return self.errors_found
+
+    def _result_file(self, model: str, protocol_sha256: str) -> ResultFile:
+        from ..output import ResultFile
+
+        assert self.output is not None
+        return ResultFile(
+            self.output, model=model, protocol_sha256=protocol_sha256, config_sha256=self.config.digest()
+        )
+
+    def _solutions(self) -> Iterator[Solution]:
+        """Good rows; bad ones are said, listed, and counted."""
+        from ..records import FORMATS, Rejected, read_solutions
+
+        if self.format not in FORMATS:
+            raise typer.BadParameter(f"{self.format!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+        for row in read_solutions(self.paths, self.format, self.limit):  # type: ignore[arg-type]
+            if isinstance(row, Rejected):
+                self.rejected.append(row)
+                print(f"genprm: {row.error}", file=sys.stderr)
+                self._list(row)
+            else:
+                yield row
+
+    def _fresh(
+        self, solutions: Iterator[Solution], results: ResultFile | None, emit: _Emitter
+    ) -> Iterator[Solution]:
+        """Solutions whose results are not in the output file yet."""
+        for solution in solutions:
+            if results is None or not results.holds(solution):
+                emit.expect(solution.id)
+                yield solution
+
+    def _list(self, row: Rejected) -> None:
+        """Write a bad row to PATH.rejected.jsonl beside its file, or beside the output where that cannot be written."""
+        if row.file not in self._sinks:
+            self._sinks[row.file] = self._open_sink(row.file)
+        sink = self._sinks[row.file]
+        if sink is not None:
+            sink.write(json.dumps(row.as_row(), ensure_ascii=True) + "\n")
+            sink.flush()
+
+    def _open_sink(self, file: str) -> TextIO | None:
+        places = [] if file in ("-", "<stdin>") else [Path(f"{file}.rejected.jsonl")]
+        if self.output is not None:
+            places.append(Path(f"{self.output}.rejected.jsonl"))
+        for place in places:
+            try:
+                return place.open("w", encoding="utf-8")
+            except OSError:
+                continue
+        if places:
+            print(f"genprm: bad rows of {file} are not listed in a file: its folder cannot be written", file=sys.stderr)
+        return None
+
+    def _close_sinks(self) -> None:
+        for sink in self._sinks.values():
+            if sink is not None:
+                sink.close()
+
+
+class _Emitter:
+    """Puts results on stdout in the order of the input, as JSON lines or as tables."""
+
+    def __init__(self, as_json: bool, to_file: bool):
+        self._as_json, self._to_file = as_json, to_file
+        self._order: list[str] = []
+        self._ready: dict[str, VerificationResult] = {}
+        self._next = 0
+
+    def expect(self, identity: str) -> None:
+        """The next solution that will be judged."""
+        self._order.append(identity)
+
+    def add(self, result: VerificationResult, progress: Progress) -> None:
+        """Take a result and print all whose turn it is."""
+        self._ready[result.id] = result
+        while self._next < len(self._order) and self._order[self._next] in self._ready:
+            self._print(self._ready.pop(self._order[self._next]), progress)
+            self._next += 1
+
+    def _print(self, result: VerificationResult, progress: Progress) -> None:
+        if self._as_json:
+            if not self._to_file or not sys.stdout.isatty():
+                sys.stdout.buffer.write(result.model_dump_json().encode("utf-8", "backslashreplace") + b"\n")
+                sys.stdout.buffer.flush()
+            return
+        from rich.console import Console
+
+        from ..report.terminal import show_result
+
+        with _paused(progress):
+            show_result(Console(), result)
+
+
+def _paused(progress: Progress) -> Any:
+    """The progress bar leaves the terminal while a table is printed on it."""
+    stack = ExitStack()
+    if progress.live.is_started:
+        progress.stop()
+        stack.callback(progress.start)
+    return stack
+
+
+def _progress(stack: ExitStack) -> tuple[Progress, Callable[[str], None]]:
+    """A bar on stderr, shown on a terminal only, and a way to say what takes long."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    quiet = not console.is_terminal or os.environ.get("GENPRM_PROGRESS") == "0"
+    progress = Progress(*columns, console=console, transient=True, disable=quiet)
+    stack.enter_context(progress)
+    return progress, lambda text: console.print(f"genprm: {text}", style="dim", highlight=False)

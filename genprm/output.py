@@ -1,0 +1,125 @@
+"""Result files that survive being killed: one JSON object a line, appended as results come, resumed by id.
+
+A line is whole or it is not there: a half-written last line of a killed run is removed before going on. One process
+writes a file at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from filelock import FileLock, Timeout
+
+from .errors import InputError, UsageError
+from .types import Solution, VerificationResult
+
+
+class ResultFile:
+    """An append-only JSONL file of results, opened to go on where it ended."""
+
+    def __init__(self, path: Path, *, model: str, protocol_sha256: str, config_sha256: str):
+        """Open or create the file and read which records it holds.
+
+        Args:
+            path: the file.
+            model: name stored in results; results of another one are not mixed in.
+            protocol_sha256: likewise.
+            config_sha256: likewise.
+
+        Raises:
+            UsageError: it holds results of other settings, is no result file, or another process writes it.
+        """
+        self.path = path
+        self.done: dict[str, str] = {}
+        """Ids in the file, each with its problem."""
+        self.first_errors: list[int | None] = []
+        self._wanted = {"model": model, "protocol.sha256": protocol_sha256, "config_sha256": config_sha256}
+        self._lock = FileLock(f"{path}.lock", timeout=0)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise UsageError(f"{path} is being written by another process") from None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+        try:
+            self._end = self._read()
+            self._file = path.open("r+b" if path.exists() else "w+b")
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
+        except OSError as error:
+            self._lock.release()
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _read(self) -> int:
+        """Take in whole lines; returns where the last one ends."""
+        end = 0
+        if not self.path.exists():
+            return end
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                end += len(line)
+                if line.strip():
+                    self._take(line, number)
+        return end
+
+    def _take(self, line: bytes, number: int) -> None:
+        try:
+            row = json.loads(line)
+            found = {
+                "model": row["model"],
+                "protocol.sha256": row["protocol"]["sha256"],
+                "config_sha256": row["config_sha256"],
+            }
+            identity, problem, first_error = row["id"], row["problem"], row["first_error"]
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(f"{self.path}:{number}: this is not a result of `genprm verify`; nothing was changed") from None
+        for key, wanted in self._wanted.items():
+            if found[key] != wanted:
+                raise UsageError(
+                    f"{self.path} holds results with another {key} ({found[key]}, now {wanted}): "
+                    "give another file, or the same settings"
+                )
+        self.done[identity] = problem
+        self.first_errors.append(first_error)
+
+    def holds(self, solution: Solution) -> bool:
+        """True where this solution's result is in the file.
+
+        Raises:
+            InputError: the file holds another problem under the same id.
+        """
+        if solution.id not in self.done:
+            return False
+        if self.done[solution.id] != solution.problem:
+            raise InputError(f"the id {solution.id!r} stands in {self.path} with another problem", field="id")
+        return True
+
+    def add(self, result: VerificationResult) -> None:
+        """Append one result and make sure that it is on its way to the disk."""
+        self._file.write(result.model_dump_json().encode("utf-8", "backslashreplace") + b"\n")
+        self._file.flush()
+        self.done[result.id] = result.problem
+        self.first_errors.append(result.first_error)
+
+    def close(self) -> None:
+        """Sync, close and unlock; safe to call twice."""
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
+        self._lock.release()
+        Path(f"{self.path}.lock").unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

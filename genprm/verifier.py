@@ -1,0 +1,207 @@
+"""GenPRM: judges solutions, one or a stream of them, with every critique in flight at once.
+
+Knows protocols, a backend and a sandbox only by their seams. Blocking calls run an event loop in a thread of their
+own, so they also work inside a running loop, as in a notebook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from statistics import fmean
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from .aggregate import aggregate, first_error
+from .backends.base import Backend
+from .config import Config
+from .judging import Blocks, Cost, Judge
+from .prompting import Protocol
+from .sandbox.base import Sandbox
+from .types import Outcome, Solution, Usage, VerificationResult
+
+T = TypeVar("T")
+OutcomeJudge = Callable[[tuple[str, ...], str], Awaitable[Outcome]]
+
+
+class GenPRM:
+    """A verifier: a model behind a backend, a protocol, and a sandbox for the model's code."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        protocol: Protocol,
+        sandbox: Sandbox,
+        config: Config | None = None,
+        *,
+        blocks: Blocks | None = None,
+        outcome: OutcomeJudge | None = None,
+    ):
+        """Put a verifier together.
+
+        Args:
+            backend: the engine; closed with this object.
+            protocol: how steps are put to the model.
+            sandbox: where its code runs; closed with this object.
+            config: votes, aggregation and the rest.
+            blocks: gives host-inserted blocks (for example evidence) for a step of a solution.
+            outcome: compares the solution's answer with the reference; None = math-verify in a worker process.
+        """
+        self.backend, self.protocol, self.sandbox = backend, protocol, sandbox
+        self.config = config or Config()
+        self._blocks = blocks
+        self._outcome = outcome or _judge_outcome
+        self._digest = self.config.digest()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    # ------------------------------------------------------------------ asynchronous
+
+    async def averify(self, solution: Solution) -> VerificationResult:
+        """Judge one solution."""
+        async with self.backend.work():
+            return await self._verify(self._judge(), solution)
+
+    async def astream(self, solutions: Iterable[Solution]) -> AsyncGenerator[VerificationResult, None]:
+        """Judge a stream of solutions; results come as they are done.
+
+        No more solutions are read ahead than can be in flight, so a long stream needs no more memory than a short one.
+        """
+        async with self.backend.work():
+            judge = self._judge()
+            source = iter(solutions)
+            running: set[asyncio.Task[VerificationResult]] = set()
+            exhausted = False
+            try:
+                while running or not exhausted:
+                    while not exhausted and len(running) < self.config.backend.max_in_flight:
+                        try:
+                            solution = next(source)
+                        except StopIteration:
+                            exhausted = True
+                            break
+                        running.add(asyncio.ensure_future(self._verify(judge, solution)))
+                    if not running:
+                        break
+                    done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                    # What is done is handed over before a failure ends the stream.
+                    for task in sorted(done, key=lambda task: task.exception() is not None):
+                        yield task.result()
+            finally:
+                for task in running:
+                    task.cancel()
+                await asyncio.gather(*running, return_exceptions=True)
+
+    def _judge(self) -> Judge:
+        return Judge(self.backend, self.protocol, self.sandbox, self.config, self._blocks)
+
+    async def _verify(self, judge: Judge, solution: Solution) -> VerificationResult:
+        cost = Cost()
+        steps = await judge.judge(solution, cost)
+        seconds = cost.seconds
+        outcome = None if solution.answer is None else await self._outcome(solution.steps, solution.answer)
+        return VerificationResult(
+            id=solution.id,
+            problem=solution.problem,
+            steps=tuple(steps),
+            first_error=first_error(steps),
+            stopped_early=len(steps) < len(solution.steps),
+            reward=aggregate([step.reward for step in steps], self.config.verify.aggregation),
+            aggregation=self.config.verify.aggregation,
+            outcome=outcome,
+            prefix_score=fmean(cost.prefix_scores) if cost.prefix_scores else None,
+            label=solution.label,
+            model=self.backend.model,
+            protocol=self.protocol.ref,
+            config_sha256=self._digest,
+            sandbox=self.sandbox.level,
+            usage=Usage(
+                prompt_tokens=cost.prompt_tokens,
+                completion_tokens=cost.completion_tokens,
+                code_runs=cost.code_runs,
+                seconds=round(seconds, 3),
+            ),
+        )
+
+    # ------------------------------------------------------------------ blocking
+
+    def verify(self, solution: Solution) -> VerificationResult:
+        """Judge one solution and wait for it."""
+        return self._run(self.averify(solution))
+
+    def verify_many(self, solutions: Iterable[Solution]) -> Iterator[VerificationResult]:
+        """Judge a stream of solutions; results come as they are done. Leaving the loop early stops the work."""
+        results: queue.Queue[VerificationResult | BaseException | None] = queue.Queue(self.config.backend.max_in_flight)
+        left = threading.Event()
+
+        async def produce() -> None:
+            async def put(item: VerificationResult | BaseException | None) -> None:
+                while not left.is_set():
+                    try:
+                        return results.put_nowait(item)
+                    except queue.Full:
+                        await asyncio.sleep(0.01)
+
+            stream = self.astream(solutions)
+            try:
+                async for result in stream:
+                    await put(result)
+                    if left.is_set():
+                        break
+                await put(None)
+            except Exception as error:
+                await put(error)
+            finally:
+                await stream.aclose()
+
+        future = asyncio.run_coroutine_threadsafe(produce(), self._ensure_loop())
+        try:
+            while (item := results.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            left.set()
+            future.cancel()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._ensure_loop()).result()
+
+    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="genprm-loop", daemon=True)
+            self._thread.start()
+        return self._loop
+
+    def close(self) -> None:
+        """Free engine, sandbox and thread; safe to call twice."""
+        if self._loop is not None and self._thread is not None:
+            self._run(_cancel_others())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = None
+        self.backend.close()
+        self.sandbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+async def _cancel_others() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+async def _judge_outcome(steps: tuple[str, ...], reference: str) -> Outcome:
+    from .outcome import judge_outcome_async
+
+    return await judge_outcome_async(steps, reference)
