@@ -43,7 +43,10 @@ class Raw:
     status: str
     output: bytearray = field(default_factory=bytearray)
     seconds: float = 0.0
+    exit_code: int = 0
+    """Of a block that ended by itself, as of a script."""
     clock: str = ""
+    """`cpu` or `wall` where time ran out."""
     wait_status: int = 0
 
 
@@ -133,7 +136,7 @@ class Channel:
             return False
 
     def _answer(self) -> bytes | None:
-        """A status letter, empty for what is none, None at the end."""
+        """A status letter and an exit code, empty for what is neither, None at the end."""
         try:
             data = self.channel.recv(256)
         except BlockingIOError:
@@ -144,10 +147,10 @@ class Channel:
             raise NotConfinedError(data[1:].decode("utf-8", "replace"))
         if not data:
             return None
-        return data[:1] if data[:1] in _STATUSES else b""
+        return data[:2] if data[:1] in _STATUSES and len(data) > 1 else b""
 
     def _finish(self, raw: Raw, answer: bytes, start: float) -> Raw:
-        raw.status, raw.seconds = _STATUSES[answer], time.monotonic() - start
+        raw.status, raw.exit_code, raw.seconds = _STATUSES[answer[:1]], answer[1], time.monotonic() - start
         with contextlib.suppress(OSError):
             self.watch.send(b"I")
         # All that the block printed is in the pipe by now.

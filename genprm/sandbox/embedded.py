@@ -6,6 +6,7 @@ Level and self-test are settled when the sandbox is made; where code cannot be c
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -16,8 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
+from ..errors import SandboxUnavailable
 from ..types import CodeCheck
-from .channel import Channel, ServerLostError
+from .channel import Channel, Raw, ServerLostError
 from .limits import Limits
 from .process import ServerProcess
 from .session import EmbeddedSession
@@ -83,6 +85,18 @@ class EmbeddedSandbox:
         self._sessions.add(session)
         return session
 
+    async def run_script(self, source: str, limits: Limits | None = None) -> Raw:
+        """Run one whole program in a session of its own and give its bytes as they are.
+
+        Raises:
+            SandboxUnavailable: it could not be run; says nothing about the program.
+        """
+        session = self.open(limits)
+        try:
+            return await asyncio.wrap_future(self._pool().submit(session.run_script, source))
+        except ServerLostError as error:
+            raise SandboxUnavailable(f"code execution failed: {error}", missing=["fork server"]) from error
+
     def close(self) -> None:
         """End all sessions and processes; safe to call twice."""
         with self._lock:
@@ -105,14 +119,13 @@ class EmbeddedSandbox:
 
     def submit(self, session: EmbeddedSession, source: str, echo: bool) -> Future[CodeCheck]:
         """Run a block in one of the threads."""
+        return self._pool().submit(session.step, source, echo)
+
+    def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
-            if self._closed:
-                done: Future[CodeCheck] = Future()
-                done.set_result(session.step(source, echo))  # closed with the sandbox, so it only says so
-                return done
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="genprm-sandbox")
-            return self._executor.submit(session.step, source, echo)
+            return self._executor
 
     def current_server(self) -> ServerProcess:
         """The server for new children: a new one where the last has died or done its share.

@@ -120,16 +120,15 @@ class HttpSession(ReplaySession):
     def _read(self, source: str, run: dict[str, Any]) -> CodeCheck:
         printed = (str(run.get("stdout") or "") + str(run.get("stderr") or "")).encode("utf-8", "replace")
         seconds = float(run.get("execution_time") or 0.0)
+        code = run.get("return_code")
+        status = status_of(None if code is None else int(code))
         if run["status"] == "TimeLimitExceeded":
             status = "timeout"
-        else:
-            code = run.get("return_code")
-            status = status_of(None if code is None else int(code))
         if len(printed) > self.limits.output_bytes:
             status, printed = "output_limit", printed[: self.limits.output_bytes]
         note = ""
         if status == "died":
-            note = f"[the program ended its own process with exit code {run.get('return_code')}]"
+            note = f"[the program ended with exit code {code}]"
         elif status not in ("ok", "error"):
             note = limit_note(status, self.limits)
         return result(source, status, printed, seconds, self.limits, note)

@@ -121,7 +121,24 @@ class EmbeddedSession:
         return check
 
     def _execute(self, source: str, echo: bool) -> tuple[CodeCheck, bool]:
-        """Run in the child; once more if the server is lost. Also tells whether the result may be kept."""
+        """Run one block; also tells whether the result may be kept for the same code."""
+        try:
+            raw, lost = self._attempt(source, echo)
+        except ServerLostError as error:
+            return _unavailable(source, str(error)), False
+        ended_well = raw.status in ("ok", "error")
+        if ended_well:
+            self._done = len(self._history) + 1
+        else:
+            self._drop()
+        return self._check(source, raw, lost), ended_well and not lost
+
+    def _attempt(self, source: str, echo: bool) -> tuple[Raw, bool]:
+        """Run in the child, once more if the server is lost. Also tells whether earlier variables were lost.
+
+        Raises:
+            ServerLostError: twice, or the session was closed meanwhile.
+        """
         reason = "the session is closed"
         for _ in range(2):
             if self._closed:
@@ -132,7 +149,7 @@ class EmbeddedSession:
                 raw = self._channel.run(source, echo=echo)
             except NotConfinedError as error:
                 self._drop()
-                return _unavailable(source, f"the child could not be confined: {error}"), False
+                raise ServerLostError(f"the child could not be confined: {error}") from error
             except ServerLostError as error:
                 reason = str(error)
                 if self.server is not None:
@@ -140,14 +157,24 @@ class EmbeddedSession:
                 self._drop()
                 continue
             if self._closed:
+                reason = "the session is closed"
                 break
-            ended_well = raw.status in ("ok", "error")
-            if ended_well:
-                self._done = len(self._history) + 1
-            else:
+            return raw, lost
+        raise ServerLostError(reason)
+
+    def run_script(self, source: str) -> Raw:
+        """Run one whole program and give its bytes as they are; the session ends with it.
+
+        Raises:
+            ServerLostError: it could not be run.
+        """
+        with self._lock:
+            try:
+                return self._attempt(source, echo=False)[0]
+            finally:
+                self._owner.make_ready()
+                self._closed = True
                 self._drop()
-            return self._check(source, raw, lost), ended_well and not lost
-        return _unavailable(source, reason), False
 
     def _catch_up(self) -> bool:
         """Have a child in which all earlier blocks have run. True if their variables could not be had again."""

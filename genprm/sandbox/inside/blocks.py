@@ -23,6 +23,8 @@ class Blocks:
 
     def __init__(self, out: Any) -> None:
         self._out = out
+        self.exit_code = 0
+        """Of the last block, as of a script."""
         self._names: set[str] = set()
         module = types.ModuleType("__main__")
         module.__dict__["__builtins__"] = builtins
@@ -47,13 +49,14 @@ class Blocks:
             value = self._execute(source, name, echo)
             if value is not None:
                 out.write(repr(value) + "\n")
-            status = OK
+            status, self.exit_code = OK, 0
         except SystemExit as stop:
-            status = OK if stop.code in (None, 0) else ERROR
+            code = 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 1
+            status, self.exit_code = ERROR if code else OK, code & 0xFF
             if not isinstance(stop.code, (int, type(None))):
                 out.write(f"{stop.code}\n")
         except BaseException as error:  # the code's own doing, whatever it is
-            status = MEMORY if isinstance(error, MemoryError) else ERROR
+            status, self.exit_code = MEMORY if isinstance(error, MemoryError) else ERROR, 1
             # With the frames go the objects that filled the memory; without them there is room for the text.
             out.write(self._describe(error) if status == ERROR else "MemoryError\n")
         out.flush()

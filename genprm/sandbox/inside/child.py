@@ -1,6 +1,7 @@
-"""A confined child: reads blocks from descriptor 3, runs them, answers one byte each, until the other end closes.
+"""A confined child: reads blocks from descriptor 3, runs them, answers two bytes each, until the other end closes.
 
-Nothing it sends is trusted: the client accepts three letters and takes the process' end from the server.
+Nothing it sends is trusted: the client accepts three letters with an exit code, and learns from
+the server that the process has ended.
 """
 
 from __future__ import annotations
@@ -59,4 +60,4 @@ def serve(touch: CodeType) -> None:
         flags, size = HEADER.unpack(_read(HEADER.size))
         source = _read(size).decode("utf-8", "replace")
         status = blocks.run(source, echo=bool(flags & ECHO), silent=bool(flags & SILENT))
-        os.write(CHANNEL, status.encode())
+        os.write(CHANNEL, status.encode() + bytes([blocks.exit_code]))
