@@ -7,7 +7,6 @@ step's reward is the exact probability of its Yes. Importing this package loads 
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ _EXPORTS = {
     "segment": "segment",
 }
 
-__version__ = _version("genprm")
 __all__ = ["Config", "GenPRM", "GenPRMError", "Solution", "VerificationResult", "load", "load_config"]
 __all__ += ["read_solutions", "segment"]
 
@@ -39,6 +37,9 @@ __all__ += ["read_solutions", "segment"]
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         return getattr(import_module(f".{_EXPORTS[name]}", __name__), name)
+    if name == "__version__":
+        # Read when asked for: importlib.metadata alone takes longer to import than this package.
+        return import_module("importlib.metadata").version("genprm")
     raise AttributeError(f"module 'genprm' has no attribute {name!r}")
 
 

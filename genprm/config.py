@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from .errors import ConfigError
 from .sandbox.limits import Limits
@@ -87,6 +87,11 @@ class SandboxConfig(Limits):
     """Address of a SandboxFusion-style service, for `kind: http`."""
     workers: int | None = Field(default=None, ge=1)
     """Blocks that run at once; None = one a core."""
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _bare_off(cls, value: Any) -> Any:
+        return "off" if value is False else value  # YAML reads a bare `off` as false
 
 
 class ScriptedConfig(Section):

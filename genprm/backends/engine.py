@@ -65,7 +65,8 @@ class Engine:
         self.store = PrefixStore(prefix_bytes)
         self.prefill_tokens = prefill_tokens
         self.end_tokens = frozenset(end_tokens)
-        self.forward_tokens = 0
+        self.computed_tokens = 0
+        """Tokens that went through the model so far, padding not counted."""
         # transformers 5.24 renamed the argument and warns of the old name.
         parameters = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
@@ -77,7 +78,6 @@ class Engine:
 
     def _forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: BatchCache) -> torch.Tensor:
         """Logits (batch, vocabulary) of the last position in float32."""
-        self.forward_tokens += ids.numel()
         output = self.model(
             input_ids=ids,
             attention_mask=mask,
@@ -164,6 +164,7 @@ class Engine:
         known = [_length(state) for state in cached]
         fresh = [len(ids) - have for ids, have in zip(prompts, known, strict=True)]
         before, width = max(known), max(fresh)
+        self.computed_tokens += sum(fresh)
         ids = torch.zeros((len(prompts), width), dtype=torch.long)
         mask = torch.zeros((len(prompts), before + width), dtype=torch.long)
         positions = torch.zeros((len(prompts), width), dtype=torch.long)
@@ -220,6 +221,7 @@ class Engine:
             ids = torch.tensor([[row.ids[-1]] for row in live], device=self.device)
             at = torch.tensor([[len(row.prompt) + len(row.ids) - 1] for row in live], device=self.device)
             mask[:, length] = 1
+            self.computed_tokens += len(live)
             length += 1
             logits = self._forward(ids, mask[:, :length], at, cache)
             for row, row_logits in zip(live, logits, strict=True):

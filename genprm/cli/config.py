@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ..config import load_config, shipped_configs
-
 app = typer.Typer(help="List the shipped configs, show the effective one.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_() -> None:
     """List the shipped configs with their models."""
+    from ..config import load_config, shipped_configs
+
     for name in shipped_configs():
         config = load_config(name)
         card = ", ".join(text for text in (config.card.size, config.card.licence) if text)
@@ -27,6 +27,8 @@ def show(
 ) -> None:
     """Print the effective config as YAML."""
     import yaml
+
+    from ..config import load_config
 
     tree = load_config(config, set_ or []).model_dump(mode="json")
     typer.echo(yaml.safe_dump(tree, sort_keys=False), nl=False)

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from .. import __version__
 from ..errors import GenPRMError
 from . import bench, config, models, sandbox, verify
 
@@ -33,6 +32,8 @@ app.add_typer(bench.app, name="bench")
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from .. import __version__
+
         typer.echo(f"genprm {__version__}")
         raise typer.Exit
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from ..config import Config, load_config
-
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from ..config import Config
     from ..output import ResultFile
     from ..records import Rejected
     from ..types import Solution, VerificationResult
@@ -52,6 +51,8 @@ def effective_config(
     config: str, *, model: str | None, votes: int | None, seed: int | None, overrides: list[str]
 ) -> Config:
     """The config that the common options make: the file, then the options, then each `--set`."""
+    from ..config import load_config
+
     options = {"model": model, "verify.votes": votes, "verify.seed": seed}
     given = [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
     return load_config(config, [*given, *overrides])
