@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -79,9 +80,11 @@ def read_solutions(
         A `Solution`, or a `Rejected` in its place, in the order of the rows.
 
     Raises:
-        InputError: A path is missing, a folder, unreadable or given twice, or the format is unknown (at once);
-            a file is empty or is no JSON at all (when it is reached).
+        InputError: A path is missing, a folder, unreadable or given twice, the format is unknown or the limit negative
+            (at once); a file is empty or is no JSON at all (when it is reached).
     """
+    if limit is not None and limit < 0:
+        raise InputError(f"a limit of {limit} rows: give 0 or more")
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
     names = [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
@@ -115,7 +118,7 @@ def _read(names: list[str], format: Format, limit: int | None, stdin: BinaryIO |
     seen: dict[str, dict[str, int]] = {}
     left = limit
     for name, stem in zip(names, stems, strict=True):
-        if left is not None and left <= 0:
+        if left == 0:
             return
         file = "<stdin>" if name == "-" else name
         prefix = "" if len(names) == 1 else f"{stem if stems.count(stem) == 1 else file}:"
@@ -123,11 +126,8 @@ def _read(names: list[str], format: Format, limit: int | None, stdin: BinaryIO |
         repeats: Counter[str] = Counter()
         try:
             with _open(name, stdin) as stream:
-                for position, row in enumerate(json_rows(stream, file)):
-                    if left is not None:
-                        if left <= 0:
-                            return
-                        left -= 1
+                for position, row in enumerate(islice(json_rows(stream, file), left)):
+                    left = None if left is None else left - 1
                     try:
                         solution = _solution(row, format, f"{prefix}{position}")
                         if solution.id in seen[file] and "prmbench" in (format, recognise(row.value)):

@@ -344,6 +344,8 @@ def test_paths_are_checked_before_anything_is_read(tmp_path: Path) -> None:
         read_solutions("x" * 5000)
     with pytest.raises(InputError, match="cannot be read: Not a directory"):
         read_solutions(good / "x")
+    with pytest.raises(InputError, match="a limit of -1 rows: give 0 or more"):
+        read_solutions(good, limit=-1)
     with pytest.raises(InputError, match="unknown format 'csv': choose one of auto, genprm"):
         read_solutions(good, format="csv")  # type: ignore[arg-type]
 
@@ -401,7 +403,7 @@ def test_rows_come_before_the_stream_has_ended() -> None:
     with os.fdopen(read, "rb") as stdin, os.fdopen(write_end, "wb") as feed:
         feed.write(lines(GOOD, GOOD, GOOD).encode())
         feed.flush()
-        assert isinstance(next(read_solutions("-", stdin=stdin)), Solution)
+        assert len(solutions(read_solutions("-", limit=2, stdin=stdin))) == 2
 
 
 text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(lambda value: value.strip() != "")
