@@ -40,6 +40,7 @@ class ResultFile:
         self._wanted = {"model": model, "protocol.sha256": protocol_sha256, "config_sha256": config_sha256}
         self._lock = FileLock(f"{path}.lock", timeout=0)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
         except Timeout:
             raise UsageError(f"{path} is being written by another process") from None
@@ -51,10 +52,10 @@ class ResultFile:
             self._file.truncate(self._end)
             self._file.seek(self._end)
         except OSError as error:
-            self._lock.release()
+            self._unlock()
             raise UsageError(f"{path} cannot be written: {error.strerror}") from None
         except BaseException:
-            self._lock.release()
+            self._unlock()
             raise
 
     def _read(self) -> int:
@@ -115,8 +116,12 @@ class ResultFile:
         if not self._file.closed:
             os.fsync(self._file.fileno())
             self._file.close()
-        self._lock.release()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        # Removed while still held: removed after, it could be another process's lock by then.
         Path(f"{self.path}.lock").unlink(missing_ok=True)
+        self._lock.release()
 
     def __enter__(self) -> Self:
         return self

@@ -82,7 +82,7 @@ class ScriptedSlot:
         names = list(labels)
         if "-1" in labels:
             return self._first_error(prompt, names, tokens)
-        wrong = re.search(r"^False$", prompt.prefix, re.MULTILINE) is not None
+        wrong = re.search(r"(?:^|: )False$", prompt.prefix, re.MULTILINE) is not None
         chosen = names[-1] if wrong else names[0]
         return _reading(prompt, names, chosen, tokens)
 

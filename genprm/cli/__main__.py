@@ -1,0 +1,5 @@
+"""`python -m genprm.cli`, the same as `genprm`."""
+
+from .main import run
+
+run()
