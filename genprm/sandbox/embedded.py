@@ -13,9 +13,10 @@ import os
 import threading
 import weakref
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from ..errors import SandboxUnavailable
 from ..types import CodeCheck
@@ -24,6 +25,8 @@ from .limits import Limits
 from .process import ServerProcess
 from .session import EmbeddedSession
 from .startup import LayerError, choose, start_server
+
+T = TypeVar("T")
 
 _log = logging.getLogger("genprm.sandbox")
 _SESSIONS_PER_SERVER = 1_000
@@ -82,7 +85,10 @@ class EmbeddedSandbox:
     def open(self, limits: Limits | None = None) -> EmbeddedSession:
         """A new session; its child starts with its first block."""
         session = EmbeddedSession(self, limits or self.limits)
-        self._sessions.add(session)
+        with self._lock:
+            self._sessions.add(session)
+            if self._closed:
+                session.close()
         return session
 
     async def run_script(self, source: str, limits: Limits | None = None) -> Raw:
@@ -93,7 +99,7 @@ class EmbeddedSandbox:
         """
         session = self.open(limits)
         try:
-            return await asyncio.wrap_future(self._pool().submit(session.run_script, source))
+            return await asyncio.wrap_future(self._in_thread(session.run_script, source))
         except ServerLostError as error:
             raise SandboxUnavailable(f"code execution failed: {error}", missing=["fork server"]) from error
 
@@ -119,13 +125,20 @@ class EmbeddedSandbox:
 
     def submit(self, session: EmbeddedSession, source: str, echo: bool) -> Future[CodeCheck]:
         """Run a block in one of the threads."""
-        return self._pool().submit(session.step, source, echo)
+        return self._in_thread(session.step, source, echo)
 
-    def _pool(self) -> ThreadPoolExecutor:
+    def _in_thread(self, function: Callable[..., T], *arguments: object) -> Future[T]:
         with self._lock:
+            if self._closed:  # so is the session, which says so at once
+                done: Future[T] = Future()
+                try:
+                    done.set_result(function(*arguments))
+                except ServerLostError as error:
+                    done.set_exception(error)
+                return done
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="genprm-sandbox")
-            return self._executor
+            return self._executor.submit(function, *arguments)
 
     def current_server(self) -> ServerProcess:
         """The server for new children: a new one where the last has died or done its share.

@@ -145,6 +145,8 @@ class EmbeddedSession:
                 break
             try:
                 lost = self._catch_up()
+                if self._closed:  # while there was no child yet that `close` could have killed
+                    break
                 assert self._channel is not None
                 raw = self._channel.run(source, echo=echo)
             except NotConfinedError as error:
