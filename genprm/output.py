@@ -82,7 +82,9 @@ class ResultFile:
             }
             identity, problem, first_error = row["id"], row["problem"], row["first_error"]
         except (ValueError, KeyError, TypeError):
-            raise UsageError(f"{self.path}:{number}: this is not a result of `genprm verify`; nothing was changed") from None
+            raise UsageError(
+                f"{self.path}:{number}: this is not a result of `genprm verify`; nothing was changed"
+            ) from None
         for key, wanted in self._wanted.items():
             if found[key] != wanted:
                 raise UsageError(

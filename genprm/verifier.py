@@ -140,7 +140,8 @@ class GenPRM:
             async def put(item: VerificationResult | BaseException | None) -> None:
                 while not left.is_set():
                     try:
-                        return results.put_nowait(item)
+                        results.put_nowait(item)
+                        return
                     except queue.Full:
                         await asyncio.sleep(0.01)
 

@@ -27,7 +27,9 @@ def tiny_tokenizer():
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    core.train_from_iterator([" ".join(TINY_WORDS), "Yes No Yes No Yes No", "the step is correct? Yes No"] * 20, trainer)
+    core.train_from_iterator(
+        [" ".join(TINY_WORDS), "Yes No Yes No Yes No", "the step is correct? Yes No"] * 20, trainer
+    )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<|im_end|>", pad_token="<pad>")
     tokenizer.chat_template = (
         "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

@@ -61,7 +61,15 @@ def write(name: str, slot: ListSlot, mode: str = "full", sandbox=None, **options
 
 
 def test_the_whole_turn_of_the_genprm_protocol_to_the_letter():
-    slot = ListSlot(["Two and two.</analyze>", "print(2 + 2)\n```\nnot read", "It is 4.\n```python", "print(5)```", "Done.</verify>"])
+    slot = ListSlot(
+        [
+            "Two and two.</analyze>",
+            "print(2 + 2)\n```\nnot read",
+            "It is 4.\n```python",
+            "print(5)```",
+            "Done.</verify>",
+        ]
+    )
     turn, reading = write("genprm", slot, sandbox=ScriptedSandbox(["4", "5"]))
     assert turn.text == (
         "<analyze>\nLet's analyze the Paragraph 1 step by step: Two and two.</analyze>\n"
@@ -207,7 +215,20 @@ def test_labels_at_markers_are_read_where_the_model_wants_to_give_one():
     assert [turn.text[:end].endswith("\\boxed{correct}") for end in turn.step_ends] == [True, True]
 
 
-PIECES = ["```", "```python", "</analyze>", "</verify>", "\\boxed{", "Yes}", "\n", "\n\n", "print(1)", "x ", "</think>", "Verdict"]
+PIECES = [
+    "```",
+    "```python",
+    "</analyze>",
+    "</verify>",
+    "\\boxed{",
+    "Yes}",
+    "\n",
+    "\n\n",
+    "print(1)",
+    "x ",
+    "</think>",
+    "Verdict",
+]
 
 
 @settings(max_examples=60, deadline=None)

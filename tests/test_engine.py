@@ -25,7 +25,12 @@ def prompts_of(tokenizer, texts):
     return [np.asarray(tokenizer.encode(text, add_special_tokens=False), dtype=np.int64) for text in texts]
 
 
-TEXTS = ["Is the step correct?", "a", "the step is a b c 1 2 the step is correct and then some more words follow here", "No 1"]
+TEXTS = [
+    "Is the step correct?",
+    "a",
+    "the step is a b c 1 2 the step is correct and then some more words follow here",
+    "No 1",
+]
 
 
 def hf_greedy(model, tokenizer, ids, count, end):
@@ -118,7 +123,9 @@ def test_the_length_limit_is_said(engine, tiny_tokenizer):
     assert (row.finish, row.tokens) in (("length", 5), ("eos", row.tokens))
 
 
-@pytest.mark.parametrize(("top_k", "top_p", "expected"), [(0, 1.0, {0, 1, 2, 3}), (2, 1.0, {0, 1}), (0, 0.55, {0, 1}), (1, 1.0, {0})])
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "expected"), [(0, 1.0, {0, 1, 2, 3}), (2, 1.0, {0, 1}), (0, 0.55, {0, 1}), (1, 1.0, {0})]
+)
 def test_sampling_keeps_to_top_k_and_top_p_and_follows_the_distribution(top_k, top_p, expected):
     logits = torch.log(torch.tensor([0.4, 0.3, 0.2, 0.1]))
     params = SamplingParams(1, temperature=1.0, top_k=top_k, top_p=top_p)

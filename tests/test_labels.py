@@ -73,7 +73,9 @@ def tiny_engine(tiny_model, tiny_tokenizer):
     ids=["yes-no", "boxed-words", "first-error-of-25"],
 )
 @pytest.mark.parametrize("text", ["the step is correct?", "Is the step {", "a b c $\\boxed{"])
-def test_label_probabilities_equal_brute_force_over_all_token_paths(tiny_model, tiny_tokenizer, tiny_engine, labels, text):
+def test_label_probabilities_equal_brute_force_over_all_token_paths(
+    tiny_model, tiny_tokenizer, tiny_engine, labels, text
+):
     ids = encode(tiny_tokenizer, text)
     reading = read_with(tiny_engine, LabelReader(tiny_tokenizer).paths(labels, "{"), ids)
     expected, mass = brute_force(tiny_model, tiny_tokenizer, ids, labels)
@@ -157,7 +159,9 @@ def test_label_probabilities_of_the_embedded_model_equal_a_plain_forward_pass(em
     texts = ["2 + 2 = 4. Is the step correct?", "2 + 2 = 5. Is the step correct?", "The sky is a kind of soup. True?"]
     labels = {"Yes": (" Yes",), "No": (" No",)}
     paths = LabelReader(tokenizer).paths(labels, "correct?")
-    pieces = {token: tokenizer.decode([token]) for token in range(len(tokenizer)) if token not in tokenizer.all_special_ids}
+    pieces = {
+        token: tokenizer.decode([token]) for token in range(len(tokenizer)) if token not in tokenizer.all_special_ids
+    }
     starts = {token: piece for token, piece in pieces.items() if piece.strip() and " Yes No".find(piece) in (0, 4)}
     for text, other in itertools.pairwise([*texts, texts[0]]):
         ids = encode(tokenizer, text)
@@ -173,7 +177,7 @@ def test_label_probabilities_of_the_embedded_model_equal_a_plain_forward_pass(em
         space = tokenizer.convert_tokens_to_ids("Ġ")
         total = sum(by_label.values()) + math.exp(logs[space])
         further = plain_log_probs(engine.model, [*ids, space])
-        split = {label: 0.0 for label in by_label}
+        split = dict.fromkeys(by_label, 0.0)
         for token in paths.nodes[(space,)]:
             split["Yes" if tokenizer.decode([token]).startswith("Y") else "No"] += math.exp(further[token])
         for label, p in by_label.items():

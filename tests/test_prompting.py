@@ -54,8 +54,9 @@ def test_the_genprm_history_holds_past_critiques_with_tag_and_code_output(r1):
     solution = Solution(id="0", problem="What is 2 + 2?", steps=("2 + 2 = 4.", "So the answer is 4."))
     first = protocol.conversation(solution, 0)
     critique = (
-        "<analyze>\nLet's analyze the Paragraph 1 step by step: fine.</analyze>\n<verify>\nLet's use python code to find "
-        "any potential error:\n```python\nprint(2 + 2)\n```\n[Code Output]\n\n```\n4\n```\nAgreed.</verify>\n"
+        "<analyze>\nLet's analyze the Paragraph 1 step by step: fine.</analyze>\n<verify>\n"
+        "Let's use python code to find any potential error:\n"
+        "```python\nprint(2 + 2)\n```\n[Code Output]\n\n```\n4\n```\nAgreed.</verify>\n"
         "<output>\n**Judgement**: $\\boxed{Yes}$\n</output>\n"
     )
     history = (first.messages[-1], Message("assistant", critique))

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from genprm.errors import InputError
 from genprm.formats import FORMATS, recognise
 from genprm.records import MAX_TEXT_CHARS, Rejected, parse_record, read_solutions, render_record
 from genprm.types import Solution
-from hypothesis import given
-from hypothesis import strategies as st
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there")

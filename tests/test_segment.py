@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from genprm.segment import segment
 from hypothesis import given
 from hypothesis import strategies as st
+
+from genprm.segment import segment
 
 PROCESSBENCH = Path(__file__).parents[2] / "shared" / "data" / "eval" / "processbench"
 

@@ -159,10 +159,10 @@ def test_an_engine_that_dies_is_an_error_and_not_a_verdict_and_what_was_done_is_
 
     many = [trip.model_copy(update={"id": str(i)}) for i in range(20)]
     with make("compact", "backend.max_in_flight=1", backend=Dying(ScriptedConfig())) as judge:
-        done = []
+        stream = judge.verify_many(many)
+        done = [next(stream).id]
         with pytest.raises(BackendUnavailable, match="dead"):
-            for result in judge.verify_many(many):
-                done.append(result.id)
+            next(stream)
     assert done == ["0"]
 
 
@@ -183,9 +183,7 @@ def test_a_stream_is_read_no_further_ahead_than_can_be_in_flight(trip):
 
 
 def test_results_of_a_stream_carry_their_own_solutions():
-    solutions = [
-        Solution(id=str(i), problem=f"marker {i}", steps=(f"{i} + 1 = {i + 1 + i % 2}.",)) for i in range(200)
-    ]
+    solutions = [Solution(id=str(i), problem=f"marker {i}", steps=(f"{i} + 1 = {i + 1 + i % 2}.",)) for i in range(200)]
     with make() as judge:
         results = {result.id: result for result in judge.verify_many(solutions)}
     assert len(results) == 200
@@ -233,7 +231,7 @@ def test_the_outcome_is_asked_for_only_with_a_reference_answer(trip):
 
 
 def test_blocks_of_the_host_are_in_the_critique_before_what_the_model_writes(trip):
-    with make(blocks=lambda solution, index: {"evidence": f"answer 120 in 5 of 6 (step {index})"}) as judge:
+    with make(blocks=lambda _, index: {"evidence": f"answer 120 in 5 of 6 (step {index})"}) as judge:
         result = judge.verify(trip)
     vote = result.steps[1].votes[0]
     assert vote.critique.startswith("Programs: answer 120 in 5 of 6 (step 1)\n")

@@ -76,7 +76,9 @@ class Engine:
 
     # ------------------------------------------------------------------ forward
 
-    def _forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: BatchCache) -> torch.Tensor:
+    def _forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: BatchCache
+    ) -> torch.Tensor:
         """Logits (batch, vocabulary) of the last position in float32."""
         output = self.model(
             input_ids=ids,
@@ -86,7 +88,8 @@ class Engine:
             logits_to_keep=1,
             **{self._cache_name: cache},
         )
-        return output.logits[:, -1].float()
+        logits: torch.Tensor = output.logits[:, -1].float()
+        return logits
 
     def _exact_logits(self, logits: torch.Tensor) -> torch.Tensor:
         """The last position's logits with the output layer in float32.
@@ -113,7 +116,9 @@ class Engine:
         self._plain_head = True
         probe = torch.tensor([[1, 2, 3, 4]], device=self.device)
         with torch.inference_mode():
-            logits = self._forward(probe, torch.ones_like(probe), torch.arange(4, device=self.device)[None], BatchCache())
+            logits = self._forward(
+                probe, torch.ones_like(probe), torch.arange(4, device=self.device)[None], BatchCache()
+            )
             exact = self._exact_logits(logits)
         close = bool(torch.allclose(exact, logits, atol=0.05, rtol=0.02))
         if not close:  # the model scales or caps its logits after the layer
@@ -174,7 +179,8 @@ class Engine:
             mask[row, before + width - new :] = 1
             positions[row, width - new :] = torch.arange(have, have + new)
         cache = BatchCache.of_rows(cached, width)
-        logits = self._forward(*(tensor.to(self.device) for tensor in (ids, mask, positions)), cache)
+        device = self.device
+        logits = self._forward(ids.to(device), mask.to(device), positions.to(device), cache)
         if exact:
             logits = self._exact_logits(logits)
         where = [mask[row].nonzero()[:, 0].to(self.device) for row in range(len(prompts))]
@@ -232,7 +238,9 @@ class Engine:
         self._retire(live, [], cache, mask, length)
         return [row.done for row in rows if row.done is not None]
 
-    def _retire(self, live: list[_Row], going: list[int], cache: BatchCache, mask: torch.Tensor, length: int) -> list[_Row]:
+    def _retire(
+        self, live: list[_Row], going: list[int], cache: BatchCache, mask: torch.Tensor, length: int
+    ) -> list[_Row]:
         """Remember the keys of rows that are done and shrink the batch to those still going."""
         for index, row in enumerate(live):
             if row.done is None:

@@ -79,7 +79,7 @@ class PrefixStore:
         self.used -= self._rows.pop(key).nbytes
 
 
-class GrowingLayer(DynamicLayer):
+class GrowingLayer(DynamicLayer):  # type: ignore[misc]
     """A cache layer that writes into spare room, where the stock one copies everything for each new token."""
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ class GrowingLayer(DynamicLayer):
         self.keys, self.values = self._key_room[:, :, :length], self._value_room[:, :, :length]
 
 
-class BatchCache(DynamicCache):
+class BatchCache(DynamicCache):  # type: ignore[misc]
     """The cache of one batch; rows are left-padded to a common length."""
 
     def __init__(self) -> None:
@@ -147,9 +147,7 @@ class BatchCache(DynamicCache):
             like = filled[0].keys[number]
             shape = (len(rows), heads, length + room)
             keys = torch.zeros((*shape, size), dtype=like.dtype, device=like.device)
-            values = torch.zeros(
-                (*shape, filled[0].values[number].shape[-1]), dtype=like.dtype, device=like.device
-            )
+            values = torch.zeros((*shape, filled[0].values[number].shape[-1]), dtype=like.dtype, device=like.device)
             for index, row in enumerate(rows):
                 if row is not None:
                     keys[index, :, length - len(row.ids) : length] = row.keys[number]

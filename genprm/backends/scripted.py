@@ -67,7 +67,7 @@ class ScriptedSlot:
         tokens = await self._call(prompt)
         if prompt.prefix.count("```") % 2:
             text = "\n".join(_checks(prompt.messages[-1].content)) or "print('nothing to recompute')"
-            stop = "```"
+            stop: str | None = "```"
         else:
             text, stop = "The values are recomputed.", _plain_stop(params.stop)
         words = re.findall(r"\s*\S+", text)

@@ -223,9 +223,7 @@ class TransformersSlot:
         room = self._backend.max_context - RESERVE - len(ids)
         cut = room < params.max_tokens
         if cut:
-            params = SamplingParams(
-                room, params.stop, params.temperature, params.top_p, params.top_k, params.seed
-            )
+            params = SamplingParams(room, params.stop, params.temperature, params.top_p, params.top_k, params.seed)
         answer: Generation = await self._lockstep.ask(self._number, _Write(ids, params))
         if cut and answer.finish == "length":
             return Generation(answer.text, "context", None, answer.prompt_tokens, answer.completion_tokens)
@@ -269,9 +267,7 @@ def _context(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
     return min(sizes, default=4096)
 
 
-def _end_tokens(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, special: Sequence[str]
-) -> list[int]:
+def _end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, special: Sequence[str]) -> list[int]:
     """Tokens that end a turn: the declared ones, and every control token, which no critique contains."""
     declared = model.generation_config.eos_token_id if model.generation_config is not None else None
     ends = declared if isinstance(declared, list) else [declared]
@@ -288,5 +284,3 @@ def _refuse_recurrent(model: PreTrainedModel) -> None:
             f"this engine reuses attention keys and values; the model also keeps other state ({what}): "
             "run it behind an OpenAI-style server or vLLM"
         )
-
-

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from ..config import Config
+    from ..formats import Format
     from ..output import ResultFile
     from ..records import Rejected
     from ..types import Solution, VerificationResult
@@ -102,17 +103,13 @@ class _Job:
         from ..output import ResultFile
 
         assert self.output is not None
-        return ResultFile(
-            self.output, model=model, protocol_sha256=protocol_sha256, config_sha256=self.config.digest()
-        )
+        return ResultFile(self.output, model=model, protocol_sha256=protocol_sha256, config_sha256=self.config.digest())
 
     def _solutions(self) -> Iterator[Solution]:
         """Good rows; bad ones are said, listed, and counted."""
-        from ..records import FORMATS, Rejected, read_solutions
+        from ..records import Rejected, read_solutions
 
-        if self.format not in FORMATS:
-            raise typer.BadParameter(f"{self.format!r} is none of {', '.join(FORMATS)}", param_hint="--format")
-        for row in read_solutions(self.paths, self.format, self.limit):  # type: ignore[arg-type]
+        for row in read_solutions(self.paths, cast("Format", self.format), self.limit):
             if isinstance(row, Rejected):
                 self.rejected.append(row)
                 print(f"genprm: {row.error}", file=sys.stderr)
@@ -120,9 +117,7 @@ class _Job:
             else:
                 yield row
 
-    def _fresh(
-        self, solutions: Iterator[Solution], results: ResultFile | None, emit: _Emitter
-    ) -> Iterator[Solution]:
+    def _fresh(self, solutions: Iterator[Solution], results: ResultFile | None, emit: _Emitter) -> Iterator[Solution]:
         """Solutions whose results are not in the output file yet."""
         for solution in solutions:
             if results is None or not results.holds(solution):
@@ -206,7 +201,13 @@ def _progress(stack: ExitStack) -> tuple[Progress, Callable[[str], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     quiet = not console.is_terminal or os.environ.get("GENPRM_PROGRESS") == "0"
     progress = Progress(*columns, console=console, transient=True, disable=quiet)
     stack.enter_context(progress)

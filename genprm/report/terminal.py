@@ -69,7 +69,11 @@ def _code(step: StepJudgment) -> str:
     if not checks:
         return "–"
     last = checks[-1]
-    return shorten(last.output or "(no output)", 80) if last.status == "ok" else f"[{last.status}] {shorten(last.output, 60)}"
+    return (
+        shorten(last.output or "(no output)", 80)
+        if last.status == "ok"
+        else f"[{last.status}] {shorten(last.output, 60)}"
+    )
 
 
 def _summary(result: VerificationResult) -> Text:

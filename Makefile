@@ -1,0 +1,39 @@
+# The commands that people and CI share. They need Python 3.11 or newer, make, and a package index.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# On a machine without a GPU a plain torch would bring several GB of CUDA; TORCH= keeps what is installed.
+TORCH ?= torch==2.13.0
+PYTEST_ARGS ?=
+
+.PHONY: verify test lint bench clean
+
+verify: $(VENV)/.installed  ## judge the example with the embedded model
+	$(BIN)/genprm verify examples/solution.json
+
+test: $(VENV)/.installed-dev  ## run all tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed  ## the speed figures
+	$(BIN)/genprm bench sandbox
+
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	$(if $(TORCH),$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)")
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build *.egg-info
