@@ -9,7 +9,7 @@ PYTEST_ARGS ?=
 .PHONY: verify test lint bench clean
 
 verify: $(VENV)/.installed  ## judge the example with the embedded model
-	$(BIN)/genprm verify examples/solution.json
+	$(BIN)/genprm verify examples/solution.json --table
 
 test: $(VENV)/.installed-dev  ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

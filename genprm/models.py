@@ -8,6 +8,7 @@ or half-written copy is noticed and made again. Knows files, not inference.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -201,7 +203,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     from transformers.utils import logging as hf_logging
 
     hf_logging.disable_progress_bar()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)

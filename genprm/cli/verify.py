@@ -32,7 +32,10 @@ def verify(
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: a.b=value.")] = None,
     format: Annotated[str, typer.Option(help="Format of the rows; auto recognises each row.")] = "auto",
     limit: Annotated[int | None, typer.Option(min=1, help="Judge only the first N records.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a record on stdout.")] = False,
+    as_json: Annotated[
+        bool | None,
+        typer.Option("--json/--table", help="What goes to stdout; by default a table on a terminal, else JSON."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Append results to this JSONL file; resumes.")
     ] = None,
@@ -40,7 +43,7 @@ def verify(
 ) -> None:
     """Judge every step of the solutions in PATH...: reward, verdict, critique and executed code."""
     settings = effective_config(config, model=model, votes=votes, seed=seed, overrides=set_ or [])
-    job = _Job(settings, paths, format, limit, as_json or not sys.stdout.isatty(), output)
+    job = _Job(settings, paths, format, limit, not sys.stdout.isatty() if as_json is None else as_json, output)
     found = job.run()
     if job.rejected:
         raise typer.Exit(2)
@@ -87,7 +90,7 @@ class _Job:
             if self.output is not None:
                 results = stack.enter_context(self._result_file(verifier.backend.model, verifier.protocol.ref.sha256))
                 self.errors_found += sum(1 for index in results.first_errors if index is not None and index >= 0)
-            emit = _Emitter(self.as_json, self.output is not None)
+            emit = _Emitter(self.as_json)
             waiting = self._fresh(chain([first], solutions), results, emit)
             bar = progress.add_task("judging", total=self.limit)
             for result in verifier.verify_many(waiting):
@@ -155,8 +158,8 @@ class _Job:
 class _Emitter:
     """Puts results on stdout in the order of the input, as JSON lines or as tables."""
 
-    def __init__(self, as_json: bool, to_file: bool):
-        self._as_json, self._to_file = as_json, to_file
+    def __init__(self, as_json: bool):
+        self._as_json = as_json
         self._order: list[str] = []
         self._ready: dict[str, VerificationResult] = {}
         self._next = 0
@@ -174,9 +177,8 @@ class _Emitter:
 
     def _print(self, result: VerificationResult, progress: Progress) -> None:
         if self._as_json:
-            if not self._to_file or not sys.stdout.isatty():
-                sys.stdout.buffer.write(result.model_dump_json().encode("utf-8", "backslashreplace") + b"\n")
-                sys.stdout.buffer.flush()
+            sys.stdout.buffer.write(result.model_dump_json().encode("utf-8", "backslashreplace") + b"\n")
+            sys.stdout.buffer.flush()
             return
         from rich.console import Console
 
