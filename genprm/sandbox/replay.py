@@ -6,6 +6,7 @@ sandbox: earlier blocks silently, then the new one with its last value or its ow
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Sequence
@@ -17,8 +18,8 @@ from .launch import INSIDE
 from .limits import Limits
 from .output import present
 
-_EXIT_CODES = {0: "ok", 3: "error", 4: "memory"}
-"""What the program ends with; any other code means that it ended itself."""
+_EXIT_CODES = {40: "ok", 41: "error", 42: "memory"}
+"""What the program ends with. Any other code means that the code ended the process itself: 0 too is no success."""
 
 _DRIVER = """
 def _host():
@@ -30,7 +31,7 @@ def _host():
         blocks.run(earlier, silent=True)
     status = blocks.run(history[-1])
     sys.stdout.flush()
-    return {{OK: 0, ERROR: 3, MEMORY: 4}}[status]
+    return {{OK: 40, ERROR: 41, MEMORY: 42}}[status]
 
 raise SystemExit(_host())
 """
@@ -64,10 +65,15 @@ class Pool:
         self.workers = workers
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
+        self._closed = False
 
     def submit(self, session: ReplaySession, source: str) -> Future[CodeCheck]:
         """Run one block in a thread."""
         with self._lock:
+            if self._closed:
+                done: Future[CodeCheck] = Future()
+                done.set_result(_unavailable(source, "the sandbox is closed"))
+                return done
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self.workers, thread_name_prefix="genprm-sandbox")
             return self._executor.submit(session.step, source)
@@ -75,6 +81,7 @@ class Pool:
     def close(self) -> None:
         """Take no more work."""
         with self._lock:
+            self._closed = True
             if self._executor is not None:
                 self._executor.shutdown(wait=False, cancel_futures=True)
 
@@ -90,8 +97,6 @@ class ReplaySession:
 
     async def run(self, source: str) -> CodeCheck:
         """Run one block after the blocks before it; never raises for what the code does."""
-        import asyncio
-
         return await asyncio.wrap_future(self._pool.submit(self, source))
 
     def run_sync(self, source: str) -> CodeCheck:
@@ -106,8 +111,7 @@ class ReplaySession:
         """One block, in the pool's thread."""
         with self._lock:
             if self._closed:
-                text = "[code execution failed: the session is closed]"
-                return CodeCheck(source=source, status="unavailable", output=text, seconds=0.0)
+                return _unavailable(source, "the session is closed")
             check = self.execute([*self._history, source])
             if check.status in ("ok", "error"):
                 self._history.append(source)
@@ -116,3 +120,7 @@ class ReplaySession:
     def execute(self, blocks: list[str]) -> CodeCheck:
         """Run the program of all blocks."""
         raise NotImplementedError
+
+
+def _unavailable(source: str, reason: str) -> CodeCheck:
+    return CodeCheck(source=source, status="unavailable", output=f"[code execution failed: {reason}]", seconds=0.0)

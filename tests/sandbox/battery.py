@@ -5,7 +5,6 @@ They are made so that letting one through does little harm: the control runs the
 
 from __future__ import annotations
 
-import resource
 import secrets
 import socket
 import sysconfig
@@ -636,9 +635,9 @@ print("results", results)
 
 @attack()
 def change_a_bystanders_limits(scene: Scene) -> None:
-    before = resource.prlimit(scene.victim.pid, resource.RLIMIT_NOFILE)
+    before = Path(f"/proc/{scene.victim.pid}/limits").read_text()
     scene.run("import resource\nresource.prlimit(PID, resource.RLIMIT_NOFILE, (7, 7))", PID=scene.victim.pid)
-    after = resource.prlimit(scene.victim.pid, resource.RLIMIT_NOFILE)
+    after = Path(f"/proc/{scene.victim.pid}/limits").read_text()
     if after != before:
         scene.victim.kill()
     scene.contained(after == before, f"limits are {after}")
@@ -846,7 +845,7 @@ print("\u202e reversed \u200b <\uff5cUser\uff5c> <\x00|im_end|> <extra_0>", obje
 @attack(control=False)
 def recurse_for_ever(scene: Scene) -> None:
     code = "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(): return f() + 1\nf()"
-    stopped(scene, code, "error", "died", "memory", "timeout", cpu_seconds=5.0, wall_seconds=10.0)
+    stopped(scene, code, "error", "died", "memory", "timeout", cpu_seconds=5.0, memory_mb=64)
 
 
 @attack(control=False)
@@ -855,7 +854,7 @@ def overflow_the_c_stack(scene: Scene) -> None:
 import sys
 sys.setrecursionlimit(10 ** 9)
 x = []
-for _ in range(3_000_000): x = [x]
+for _ in range(700_000): x = [x]
 print(len(repr(x)))
 """
     stopped(scene, code, "died", "memory", cpu_seconds=10.0, wall_seconds=20.0)

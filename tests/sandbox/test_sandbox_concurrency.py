@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from genprm.sandbox import Limits
 from genprm.sandbox.embedded import EmbeddedSandbox
 

@@ -7,11 +7,12 @@ import signal
 from pathlib import Path
 
 import pytest
+from scene import descendants
+
 from genprm.sandbox import Limits, Session, open_sandbox
 from genprm.sandbox.base import Sandbox
 from genprm.sandbox.embedded import EmbeddedSandbox
 from genprm.sandbox.session import LOST_NOTE
-from scene import descendants
 
 LIMITS = Limits(cpu_seconds=1.0, wall_seconds=6.0, memory_mb=256)
 
