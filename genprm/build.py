@@ -6,8 +6,10 @@ Heavy libraries are imported here, when a part is made, and nowhere before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from .backends.base import Backend
+from .cache import VerdictCache
 from .config import Config, load_config
 from .models import resolve
 from .prompting import load_protocol
@@ -43,7 +45,10 @@ def load(config: Config | str = "default", *, overrides: Iterable[str] = (), say
     except BaseException:
         sandbox.close()
         raise
-    return GenPRM(backend, protocol, sandbox, settings)
+    cache = None
+    if settings.cache.enabled:
+        cache = VerdictCache(Path(settings.cache.path).expanduser() if settings.cache.path else None, say)
+    return GenPRM(backend, protocol, sandbox, settings, cache=cache)
 
 
 def make_backend(config: Config, say: Say = lambda _: None) -> Backend:

@@ -30,7 +30,7 @@ class Section(BaseModel):
 class BackendConfig(Section):
     """The engine that runs the verifier model."""
 
-    kind: Literal["transformers", "scripted"] = "transformers"
+    kind: Literal["transformers", "vllm", "openai", "scripted"] = "transformers"
     device: str = "auto"
     """`auto`, `cpu`, `cuda`, `cuda:1`."""
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
@@ -46,6 +46,80 @@ class BackendConfig(Section):
     prefix_cache_mb: int = Field(default=1024, ge=0)
     """Memory for the keys and values of earlier prompts, which later requests extend."""
 
+    tensor_parallel: int = Field(default=1, ge=1)
+    """`vllm`: GPUs that share each layer."""
+    pipeline_parallel: int = Field(default=1, ge=1)
+    """`vllm`: groups of GPUs that hold consecutive layers."""
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
+    """`vllm`: share of each GPU's memory; None = vLLM's own."""
+    quantization: str | None = None
+    """`vllm`: how the weights are quantised, e.g. `awq`, `fp8`; None = as the checkpoint says."""
+    lora: str | None = None
+    """`vllm`: folder or hub id of a LoRA adapter on top of the model."""
+    label_read: Literal["exact", "constrained"] = "exact"
+    """`vllm`: `exact` reads full-vocabulary values of the labels' tokens; `constrained` is the fallback through
+    structured outputs for engines without them: the same probabilities, but no `mass`."""
+    engine_args: dict[str, Any] = Field(default_factory=dict)
+    """`vllm`: any further engine argument by vLLM's own name, e.g. `enforce_eager: true`."""
+    stall_seconds: float = Field(default=600.0, gt=0)
+    """`vllm`: an engine that gives nothing for so long while it has work is taken for dead."""
+
+    base_url: str | tuple[str, ...] = ()
+    """`openai`: address of a server, e.g. `http://127.0.0.1:8000/v1`, or a list of addresses that serve one model."""
+    api: Literal["auto", "vllm", "completions", "chat"] = "auto"
+    """`openai`: `vllm` = token ids and exact label reads; the other two are plain OpenAI-style calls, whose labels are
+    read from `top_logprobs` with bounds; `auto` = `vllm` where the server is one, else `chat`."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """`openai`: environment variable that holds the key; unset = no key is sent."""
+    tokenizer: str | None = None
+    """`openai`: folder, hub id or name of the served model's tokenizer; None = the model's own name."""
+    prefill: Literal["continue", "prefix", "message", "ask"] = "continue"
+    """`openai` with `api: chat`: how the server is told to go on with a begun answer. `continue`: the field
+    `continue_final_message` (vLLM, SGLang); `prefix`: `prefix: true` in the message (Mistral, DeepSeek); `message`: a
+    last assistant message is continued unasked (llama.cpp); `ask`: not possible there, a further user turn asks."""
+    top_logprobs: int = Field(default=20, ge=1, le=100)
+    """`openai`: how many tokens' log-probabilities are asked for where labels cannot be asked for by id."""
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """`openai`: fields added to every request."""
+    send_seed: Literal["auto", "always", "never"] = "auto"
+    """`openai`: `auto` leaves the seed out for a vLLM server on CPU, whose engine dies of it."""
+    connect_seconds: float = Field(default=10.0, gt=0)
+    read_seconds: float = Field(default=300.0, gt=0)
+    """`openai`: how long a server may be silent."""
+    total_seconds: float = Field(default=900.0, gt=0)
+    """`openai`: bound on one attempt, however slowly bytes trickle in."""
+    retries: int = Field(default=6, ge=0)
+    """`openai`: further attempts after one that may be mended (429, 5xx, a broken answer, a timeout)."""
+    backoff_seconds: float = Field(default=0.5, gt=0)
+    """`openai`: pause before the first further attempt; doubles, with jitter, up to `max_backoff_seconds`."""
+    max_backoff_seconds: float = Field(default=30.0, gt=0)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    """`openai`: prompt tokens plus the most that may be generated, in any 60 seconds."""
+
+
+# Settings that say where, how fast and how patiently the engine runs, not what it answers.
+SPEED_ONLY = {
+    "device",
+    "max_batch",
+    "max_in_flight",
+    "prefix_cache_mb",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "gpu_memory_utilization",
+    "stall_seconds",
+    "base_url",
+    "api_key_env",
+    "connect_seconds",
+    "read_seconds",
+    "total_seconds",
+    "retries",
+    "backoff_seconds",
+    "max_backoff_seconds",
+    "requests_per_minute",
+    "tokens_per_minute",
+}
+
 
 class VerifyConfig(Section):
     """How a solution is judged."""
@@ -56,6 +130,11 @@ class VerifyConfig(Section):
     """Which parts of the critique are written: one of the protocol's modes, e.g. `full`, `direct`."""
     votes: int = Field(default=1, ge=1)
     """Critiques sampled for each step; the reward is the mean of their P(Yes)."""
+    vote_bound: float | None = Field(default=None, gt=0, lt=1)
+    """Take votes in waves and stop once the chance that all `votes` would give another verdict is at most this;
+    None = always take all. The rule is in `genprm.voting`."""
+    cascade: tuple[float, float] | None = None
+    """[low, high]: judge each step directly first, and write critiques only where P(Yes) lies within; None = off."""
     early_stop: bool = False
     """Judge no step after the first error."""
     aggregation: Literal["min", "product", "mean", "last"] = "min"
@@ -101,6 +180,14 @@ class ScriptedConfig(Section):
     """What each call takes."""
 
 
+class CacheConfig(Section):
+    """The verdict cache: finished critiques are kept and not written again."""
+
+    enabled: bool = False
+    path: str | None = None
+    """A file; None = `verdicts.sqlite` in the cache folder."""
+
+
 class ModelCard(Section):
     """What a config says of the model it names."""
 
@@ -120,17 +207,22 @@ class Config(Section):
     sampling: SamplingConfig = SamplingConfig()
     sandbox: SandboxConfig = SandboxConfig()
     scripted: ScriptedConfig = ScriptedConfig()
+    cache: CacheConfig = CacheConfig()
 
     def digest(self) -> str:
         """sha256 over every setting that can change a result; where and how fast it runs does not count."""
-        speed = {
-            "backend": {"device", "max_batch", "max_in_flight", "prefix_cache_mb"},
+        return hashlib.sha256(json.dumps(self.result_settings(), sort_keys=True).encode()).hexdigest()
+
+    def result_settings(self, **without: Any) -> dict[str, Any]:
+        """Every setting that can change a result, less the sections or keys named in `without`."""
+        speed: Any = {
+            "backend": SPEED_ONLY,
             "sandbox": {"workers", "url"},
             "scripted": {"latency_seconds"},
             "card": True,
+            "cache": True,
         }
-        tree = self.model_dump(mode="json", exclude=speed)
-        return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()
+        return self.model_dump(mode="json", exclude={**speed, **without})
 
 
 def shipped_configs() -> list[str]:

@@ -1,67 +1,39 @@
-"""How a solution's steps are put to the model, one way for each protocol layout.
+"""How a solution's steps are put to the model, one way for each protocol layout, and how many critiques a step gets.
 
 `independent`: every step and vote at once. `multi_turn`: each vote is a conversation of its own that goes from step
-to step. `whole`: each vote is one critique of all steps. All of them share one bound on critiques under way.
+to step. `whole`: each vote is one critique of all steps. With `verify.vote_bound` votes are taken in waves until the
+verdict can hardly change; with `verify.cascade` a critique is written only where the direct judgement is unsure.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from .aggregate import judge_step
-from .backends.base import Backend, LabelReading
-from .config import Config
-from .critique import CritiqueWriter, Sampling, Turn, derive_seed
-from .errors import ContextOverflow, Unscored
-from .prompting import Message, Prompt, Protocol
-from .sandbox.base import Sandbox
-from .types import FailedVote, Solution, StepJudgment, Vote
+from .ballots import BallotBox, Cost, Task, prefix_digests
+from .errors import ConfigError
+from .prompting import Message, Prompt
+from .types import Ballot, FailedVote, Solution, StepJudgment, Vote
+from .voting import flip_chance, next_wave
 
-Blocks = Callable[[Solution, int], Mapping[str, str]]
-Ballot = Vote | FailedVote
-
-
-@dataclass(slots=True)
-class Cost:
-    """What judging one solution has used so far."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    code_runs: int = 0
-    started: float | None = None
-    prefix_scores: list[float] = field(default_factory=list)
-    """P(Yes) to a `whole` protocol's closing question, one a vote."""
-
-    def add(self, turn: Turn) -> None:
-        """Count one critique."""
-        self.prompt_tokens += turn.prompt_tokens
-        self.completion_tokens += turn.completion_tokens
-        self.code_runs += sum(check.status != "unavailable" for check in turn.checks)
-
-    @property
-    def seconds(self) -> float:
-        """Wall-clock seconds since the first critique began."""
-        return 0.0 if self.started is None else time.perf_counter() - self.started
+Taken = TypeVar("Taken")
 
 
 class Judge:
-    """Judges single solutions; holds the bound on critiques that are under way."""
+    """Judges single solutions with the critiques of one ballot box."""
 
-    def __init__(
-        self, backend: Backend, protocol: Protocol, sandbox: Sandbox, config: Config, blocks: Blocks | None = None
-    ):
-        self.backend, self.protocol, self.sandbox, self.config = backend, protocol, sandbox, config
-        self.blocks = blocks
-        self.seats = asyncio.Semaphore(config.backend.max_in_flight)
-        sampling, votes = config.sampling, config.verify.votes
-        automatic = 0.0 if votes == 1 else 0.6
-        self.temperature = automatic if sampling.temperature is None else sampling.temperature
-        protocol.parts(config.verify.mode)  # an unknown mode is said before any work
+    def __init__(self, box: BallotBox):
+        self.box = box
+        self.protocol, self.settings = box.protocol, box.config.verify
+        self.protocol.parts(self.settings.mode)  # an unknown mode is said before any work
+        if self.settings.cascade is not None:
+            if self.protocol.manifest.layout != "independent":
+                raise ConfigError(
+                    f"verify.cascade needs a protocol that judges each step alone; {self.protocol.name!r} does not"
+                )
+            self.protocol.parts("direct")
 
     async def judge(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
         """Judgments of all steps, or of the steps up to the first error where `verify.early_stop` is set."""
@@ -72,63 +44,60 @@ class Judge:
     # ------------------------------------------------------------------ layouts
 
     async def _independent(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
-        votes = self.config.verify.votes
-        seeds = _prefix_digests(solution)
+        digests = prefix_digests(solution)
         rendered = [self.protocol.render_step(text, index) for index, text in enumerate(solution.steps)]
-        overflow: list[tuple[int, str]] = []
 
-        async def ballot(index: int, vote: int) -> Ballot:
-            async with self.seats:
-                if overflow and overflow[0][0] < index:
-                    # This prompt holds all of one that was too long already.
-                    return FailedVote(reason=overflow[0][1])
-                prompt = self.protocol.conversation(
-                    solution, index, previous="".join(rendered[:index]), blocks=self._blocks(solution, index)
-                )
-                answer, _ = await self._ballot(solution, prompt, index, vote, seeds[index], cost, overflow)
-                return answer
+        def ballot(index: int, vote: int, mode: str) -> Awaitable[Ballot]:
+            def prompt() -> Prompt:
+                blocks = self.box.blocks(solution, index)
+                return self.protocol.conversation(solution, index, previous="".join(rendered[:index]), blocks=blocks)
 
-        tasks = [
-            [asyncio.ensure_future(ballot(index, vote)) for vote in range(votes)]
-            for index in range(len(solution.steps))
-        ]
+            return self.box.one(Task(solution, index, vote, digests[index], mode), prompt, cost, grows=True)
+
+        async def step(index: int) -> StepJudgment:
+            if self.settings.cascade is not None:
+                direct = await ballot(index, 0, "direct")
+                low, high = self.settings.cascade
+                if isinstance(direct, Vote) and not low <= direct.p_yes <= high:
+                    return self._step(solution, index, [direct])
+            ballots = await self._waves(lambda vote: ballot(index, vote, self.settings.mode), _values)
+            return self._step(solution, index, ballots)
+
+        tasks = [asyncio.ensure_future(step(index)) for index in range(len(solution.steps))]
         judged: list[StepJudgment] = []
         try:
-            for index, waiting in enumerate(tasks):
-                judged.append(self._step(solution, index, await asyncio.gather(*waiting)))
+            for task in tasks:
+                judged.append(await task)
                 if self._stops(judged[-1]):
                     break
         finally:
-            rest = [task for waiting in tasks for task in waiting if not task.done()]
-            for task in rest:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*rest, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         return judged
 
     async def _multi_turn(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
-        votes = self.config.verify.votes
-        seeds = _prefix_digests(solution)
-        histories: list[list[Message]] = [[] for _ in range(votes)]
-        broken: dict[int, str] = {}
+        digests = prefix_digests(solution)
+        chains = [_Chain() for _ in range(self.settings.votes)]
 
         async def ballot(index: int, vote: int) -> Ballot:
-            if vote in broken:
-                return FailedVote(reason=broken[vote])
-            async with self.seats:
-                history = histories[vote]
+            """Step `index` of one conversation, after the steps before it that it has not written yet."""
+            chain = chains[vote]
+            answer: Ballot = FailedVote(reason=chain.broken or "")
+            for step in range(chain.done, index + 1):
+                if chain.broken is not None:
+                    return FailedVote(reason=chain.broken)
                 prompt = self.protocol.conversation(
-                    solution, index, history=tuple(history), blocks=self._blocks(solution, index)
+                    solution, step, history=tuple(chain.history), blocks=self.box.blocks(solution, step)
                 )
-                answer, turn = await self._ballot(solution, prompt, index, vote, seeds[index], cost, [])
-            if isinstance(answer, FailedVote):
-                # Later steps would be judged with a hole in what came before them.
-                broken[vote] = f"step {index} of this conversation was not judged: {answer.reason}"
-            history += [prompt.messages[-1], Message("assistant", turn.text)]
+                task = Task(solution, step, vote, digests[step], self.settings.mode)
+                answer = await self.box.one(task, lambda prompt=prompt: prompt, cost)  # type: ignore[misc]
+                chain.add(step, prompt, answer)
             return answer
 
         judged: list[StepJudgment] = []
         for index in range(len(solution.steps)):
-            ballots = await asyncio.gather(*(ballot(index, vote) for vote in range(votes)))
+            ballots = await self._waves(lambda vote, index=index: ballot(index, vote), _values)  # type: ignore[misc]
             judged.append(self._step(solution, index, ballots))
             if self._stops(judged[-1]):
                 break
@@ -136,17 +105,19 @@ class Judge:
 
     async def _whole(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
         count = len(solution.steps)
-        seed = _prefix_digests(solution)[-1]
-        shown = "".join(self.protocol.render_step(text, index) for index, text in enumerate(solution.steps))
-        prompt = self.protocol.conversation(
-            solution, count - 1, previous=shown, blocks=self._blocks(solution, count - 1)
+        digest = prefix_digests(solution)[-1]
+
+        def ballots(vote: int) -> Awaitable[Sequence[Ballot]]:
+            def prompt() -> Prompt:
+                shown = "".join(self.protocol.render_step(text, index) for index, text in enumerate(solution.steps))
+                blocks = self.box.blocks(solution, count - 1)
+                return self.protocol.conversation(solution, count - 1, previous=shown, blocks=blocks)
+
+            return self.box.whole(Task(solution, count - 1, vote, digest, self.settings.mode), prompt, cost)
+
+        by_vote = await self._waves(
+            ballots, lambda rows: [value for column in zip(*rows, strict=True) for value in _values(column)]
         )
-
-        async def ballots(vote: int) -> Sequence[Ballot]:
-            async with self.seats:
-                return await self._whole_ballots(solution, prompt, vote, seed, cost)
-
-        by_vote = await asyncio.gather(*(ballots(vote) for vote in range(self.config.verify.votes)))
         judged: list[StepJudgment] = []
         for index in range(count):
             judged.append(self._step(solution, index, [row[index] for row in by_vote]))
@@ -154,168 +125,53 @@ class Judge:
                 break
         return judged
 
-    # ------------------------------------------------------------------ one critique
-
-    async def _ballot(
-        self,
-        solution: Solution,
-        prompt: Prompt,
-        index: int,
-        vote: int,
-        digest: str,
-        cost: Cost,
-        overflow: list[tuple[int, str]],
-    ) -> tuple[Ballot, Turn]:
-        """One critique of one step and the label behind it."""
-        labels = self.protocol.manifest.judgement.labels
-        yes = next(iter(labels))
-        async with self.backend.slot() as slot:
-            cost.started = cost.started or time.perf_counter()
-            sampling = self._sampling(digest, vote)
-            writer = CritiqueWriter(
-                slot,
-                self.protocol,
-                prompt,
-                sampling,
-                self.sandbox.open,
-                number=index + 1,
-                blocks=self._blocks(solution, index),
-            )
-            turn = writer.turn
-            try:
-                await writer.write(self.config.verify.mode)
-                reading = await writer.judge(labels)
-            except Unscored as error:
-                if isinstance(error, ContextOverflow) and not turn.written:
-                    overflow.append((index, error.reason))
-                    overflow.sort()
-                return self._failed(error.reason, turn, sampling, cost), turn
-        if reason := self._infrastructure(turn):
-            return self._failed(reason, turn, sampling, cost), turn
-        cost.add(turn)
-        return self._vote(reading.probs[yes], reading, turn, sampling), turn
-
-    async def _whole_ballots(
-        self, solution: Solution, prompt: Prompt, vote: int, digest: str, cost: Cost
-    ) -> Sequence[Ballot]:
-        """One critique of all steps, and what it says of each."""
-        count = len(solution.steps)
-        judgement = self.protocol.manifest.judgement
-        labels = self.protocol.first_error_labels(count) if judgement.kind == "first_error" else judgement.labels
-        async with self.backend.slot() as slot:
-            cost.started = cost.started or time.perf_counter()
-            sampling = self._sampling(digest, vote)
-            writer = CritiqueWriter(
-                slot,
-                self.protocol,
-                prompt,
-                sampling,
-                self.sandbox.open,
-                number=count,
-                steps=count,
-                blocks=self._blocks(solution, count - 1),
-            )
-            turn = writer.turn
-            try:
-                await writer.write(self.config.verify.mode)
-                reading = await writer.judge(labels)
-            except Unscored as error:
-                return _shared([self._failed(error.reason, turn, sampling, cost)] * count)
-        if reason := self._infrastructure(turn):
-            return _shared([self._failed(reason, turn, sampling, cost)] * count)
-        cost.add(turn)
-        if judgement.kind == "first_error":
-            right = _still_right(reading, count)
-            return _shared([self._vote(p_yes, reading, turn, sampling) for p_yes in right])
-        cost.prefix_scores.append(reading.probs[next(iter(labels))])
-        return self._from_step_labels(turn, sampling, count)
-
-    def _from_step_labels(self, turn: Turn, sampling: Sampling, count: int) -> Sequence[Ballot]:
-        """Votes from the labels read along one chain; each carries the stretch of text that led to it."""
-        yes = next(iter(self.protocol.manifest.step_labels or {}))
-        ballots: list[Ballot] = []
-        start = 0
-        for reading, end in zip(turn.step_labels, turn.step_ends, strict=True):
-            piece = self._vote(reading.probs[yes], reading, turn, sampling)
-            ballots.append(piece.model_copy(update={"critique": turn.text[start:end], "written": None}))
-            start = end
-        ended = f"the critique ended after judging {len(ballots)} of {count} steps"
-        missing = FailedVote(reason=ended, notes=tuple(turn.notes), seed=sampling.seed)
-        if not ballots:
-            missing = missing.model_copy(update={"critique": turn.text, "completion_tokens": turn.completion_tokens})
-        return _shared([*ballots, *[missing] * (count - len(ballots))])
-
     # ------------------------------------------------------------------ small pieces
 
-    def _vote(self, p_yes: float, reading: LabelReading, turn: Turn, sampling: Sampling) -> Vote:
-        return Vote(
-            p_yes=min(max(p_yes, 0.0), 1.0),
-            mass=reading.mass,
-            low_mass=reading.mass is not None and reading.mass < self.config.verify.min_mass,
-            critique=turn.text,
-            written=tuple(turn.written),
-            checks=tuple(turn.checks),
-            notes=tuple(turn.notes),
-            completion_tokens=turn.completion_tokens,
-            seed=sampling.seed,
-        )
+    async def _waves(
+        self,
+        take: Callable[[int], Awaitable[Taken]],
+        values: Callable[[Sequence[Taken]], list[list[float]]],
+    ) -> list[Taken]:
+        """All votes at once, or in waves until no verdict among them is likely to change."""
+        total, bound = self.settings.votes, self.settings.vote_bound
+        if bound is None:
+            return list(await asyncio.gather(*(take(vote) for vote in range(total))))
+        taken: list[Taken] = []
+        while len(taken) < total:
+            taken += await asyncio.gather(*(take(vote) for vote in next_wave(len(taken), total)))
+            if all(self._settled(column, len(taken)) for column in values(taken)):
+                break
+        return taken
 
-    def _failed(self, reason: str, turn: Turn, sampling: Sampling, cost: Cost) -> FailedVote:
-        cost.add(turn)
-        return FailedVote(
-            reason=reason,
-            critique=turn.text,
-            checks=tuple(turn.checks),
-            notes=tuple(turn.notes),
-            completion_tokens=turn.completion_tokens,
-            seed=sampling.seed,
-        )
-
-    def _infrastructure(self, turn: Turn) -> str | None:
-        """Why this critique says nothing of the step: its code did not run although it should have."""
-        if self.sandbox.level == "off":
-            return None
-        lost = next((check for check in turn.checks if check.status == "unavailable"), None)
-        return None if lost is None else f"the sandbox failed: {lost.output}"
-
-    def _sampling(self, digest: str, vote: int) -> Sampling:
-        greedy = self.temperature == 0
-        return Sampling(
-            temperature=self.temperature,
-            top_p=1.0 if greedy else self.config.sampling.top_p,
-            top_k=0 if greedy else self.config.sampling.top_k,
-            seed=None if greedy else derive_seed(self.config.verify.seed, digest, vote),
-            max_tokens=self.config.verify.max_tokens,
-        )
-
-    def _blocks(self, solution: Solution, index: int) -> Mapping[str, str]:
-        return self.blocks(solution, index) if self.blocks is not None else {}
+    def _settled(self, usable: Sequence[float], taken: int) -> bool:
+        """True where the full number of votes would hardly give another verdict; failed votes never count."""
+        total = self.settings.votes - (taken - len(usable))
+        return bool(usable) and flip_chance(usable, total, self.settings.threshold) <= (self.settings.vote_bound or 0)
 
     def _step(self, solution: Solution, index: int, ballots: Sequence[Ballot]) -> StepJudgment:
-        return judge_step(index, solution.steps[index], ballots, self.config.verify.threshold)
+        return judge_step(index, solution.steps[index], ballots, self.settings.threshold)
 
     def _stops(self, step: StepJudgment) -> bool:
-        return self.config.verify.early_stop and step.verdict == "incorrect"
+        return self.settings.early_stop and step.verdict == "incorrect"
 
 
-def _still_right(reading: LabelReading, count: int) -> list[float]:
-    """P(first error comes after step t) for t = 0 … count-1, from the distribution over the first error."""
-    chances = [reading.probs[str(index)] for index in range(count)]
-    wrong_so_far = accumulate(chances)
-    return [1.0 - wrong for wrong in wrong_so_far]
+class _Chain:
+    """One vote's conversation."""
+
+    def __init__(self) -> None:
+        self.history: list[Message] = []
+        self.done = 0
+        self.broken: str | None = None
+
+    def add(self, step: int, prompt: Prompt, answer: Ballot) -> None:
+        """Take a finished turn into the history; behind a failed one nothing more can be judged."""
+        self.done = step + 1
+        if isinstance(answer, FailedVote):
+            # Later steps would be judged with a hole in what came before them.
+            self.broken = f"step {step} of this conversation was not judged: {answer.reason}"
+        self.history += [prompt.messages[-1], Message("assistant", answer.critique)]
 
 
-def _shared(ballots: Sequence[Ballot]) -> list[Ballot]:
-    """Ballots of one critique: all but the first are marked, and its tokens are counted once."""
-    marked = [ballot.model_copy(update={"shared": True, "completion_tokens": 0}) for ballot in ballots[1:]]
-    return [*ballots[:1], *marked]
-
-
-def _prefix_digests(solution: Solution) -> list[str]:
-    """A digest of problem and steps up to each step: what a vote's seed hangs on, so that equal prefixes get it."""
-    digest = hashlib.sha256(repr(solution.problem).encode("utf-8", "surrogatepass"))
-    digests = []
-    for step in solution.steps:
-        digest.update(repr(step).encode("utf-8", "surrogatepass"))
-        digests.append(digest.hexdigest())
-    return digests
+def _values(ballots: Sequence[Ballot]) -> list[list[float]]:
+    """P(Yes) of the usable votes of one step, as the one verdict that hangs on them."""
+    return [[ballot.p_yes for ballot in ballots if isinstance(ballot, Vote)]]

@@ -69,6 +69,10 @@ class Vote(Record):
     """None = greedy."""
     shared: bool = False
     """True where one critique covers several steps; its tokens are counted at the first of them."""
+    direct: bool = False
+    """True where a direct judgement was sure enough, so that no critique was written."""
+    prefix_score: float | None = None
+    """P(Yes) to a closing question on all steps up to here, for protocols that ask one."""
 
 
 class FailedVote(Record):
@@ -81,6 +85,10 @@ class FailedVote(Record):
     completion_tokens: int = 0
     seed: int | None = None
     shared: bool = False
+
+
+Ballot = Vote | FailedVote
+"""What came of one critique of one step."""
 
 
 class StepJudgment(Record):
@@ -117,6 +125,8 @@ class Usage(Record):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     code_runs: int = 0
+    cache_hits: int = 0
+    """Critiques that the verdict cache held; their tokens are not counted here."""
     seconds: float = 0.0
     """Wall-clock seconds from the first request to the last verdict."""
 

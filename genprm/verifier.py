@@ -16,9 +16,12 @@ from typing import Any, Self, TypeVar
 
 from .aggregate import aggregate, first_error
 from .backends.base import Backend
+from .ballots import BallotBox, Blocks, Cost
+from .cache import VerdictCache
 from .config import Config
-from .judging import Blocks, Cost, Judge
+from .judging import Judge
 from .prompting import Protocol
+from .recall import Recall
 from .sandbox.base import Sandbox
 from .types import Outcome, Solution, Usage, VerificationResult
 
@@ -38,6 +41,7 @@ class GenPRM:
         *,
         blocks: Blocks | None = None,
         outcome: OutcomeJudge | None = None,
+        cache: VerdictCache | None = None,
     ):
         """Put a verifier together.
 
@@ -47,12 +51,14 @@ class GenPRM:
             sandbox: where its code runs; closed with this object.
             config: votes, aggregation and the rest.
             blocks: gives host-inserted blocks (for example evidence) for a step of a solution.
+            cache: where finished critiques are kept; closed with this object.
             outcome: compares the solution's answer with the reference; None = math-verify in a worker process.
         """
         self.backend, self.protocol, self.sandbox = backend, protocol, sandbox
         self.config = config or Config()
         self._blocks = blocks
         self._outcome = outcome or _judge_outcome
+        self._recall = Recall(cache)
         self._digest = self.config.digest()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -95,7 +101,8 @@ class GenPRM:
                 await asyncio.gather(*running, return_exceptions=True)
 
     def _judge(self) -> Judge:
-        return Judge(self.backend, self.protocol, self.sandbox, self.config, self._blocks)
+        box = BallotBox(self.backend, self.protocol, self.sandbox, self.config, self._blocks, self._recall)
+        return Judge(box)
 
     async def _verify(self, judge: Judge, solution: Solution) -> VerificationResult:
         cost = Cost()
@@ -121,6 +128,7 @@ class GenPRM:
                 prompt_tokens=cost.prompt_tokens,
                 completion_tokens=cost.completion_tokens,
                 code_runs=cost.code_runs,
+                cache_hits=cost.cache_hits,
                 seconds=round(seconds, 3),
             ),
         )
@@ -187,6 +195,8 @@ class GenPRM:
             self._loop = self._thread = None
         self.backend.close()
         self.sandbox.close()
+        if self._recall.cache is not None:
+            self._recall.cache.close()
 
     def __enter__(self) -> Self:
         return self

@@ -53,10 +53,11 @@ def test_a_padded_batch_writes_what_each_prompt_writes_alone(engine, tiny_model,
         assert row.text == hf_greedy(tiny_model, tiny_tokenizer, ids, 24, 1).rstrip("\ufffd")
 
 
-def test_rows_of_different_lengths_leave_the_batch_without_disturbing_the_others(engine, tiny_tokenizer):
+@pytest.mark.parametrize("max_batch", [None, 1, 2, 3, 5, 8])
+def test_rows_leave_and_enter_the_batch_without_disturbing_the_others(engine, tiny_tokenizer, max_batch):
     prompts = prompts_of(tiny_tokenizer, TEXTS * 2)
     limits = [3, 40, 7, 1, 25, 40, 2, 11]
-    together = engine.generate(prompts, [replace(GREEDY, max_tokens=limit) for limit in limits])
+    together = engine.generate(prompts, [replace(GREEDY, max_tokens=limit) for limit in limits], max_batch)
     for ids, limit, row in zip(prompts, limits, together, strict=True):
         engine.store.clear()
         (alone,) = engine.generate([ids], [replace(GREEDY, max_tokens=limit)])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import random
 import threading
 
 import pytest
 
 from genprm.backends.scripted import ScriptedBackend
 from genprm.config import ScriptedConfig, load_config
-from genprm.errors import BackendUnavailable
+from genprm.errors import BackendUnavailable, ConfigError
 from genprm.prompting import load_protocol, shipped_protocols
 from genprm.sandbox.base import OffSandbox, ScriptedSandbox
 from genprm.types import CodeCheck, Outcome, Solution
@@ -289,3 +291,107 @@ def test_the_same_input_gives_the_same_result(trip):
         result["usage"].pop("seconds")
         dumps.append(result)
     assert dumps[0] == dumps[1]
+
+
+class Noisy(ScriptedBackend):
+    """P(Yes) near 0.9 or 0.1 by a rate that hangs on the step, and a draw that hangs on the critique's seed."""
+
+    def slot(self):
+        backend, inner = self, super().slot()
+
+        class Slot:
+            async def __aenter__(self):
+                slot = await inner.__aenter__()
+                seeds, generate, read = [], slot.generate, slot.read_label
+
+                async def note(prompt, params):
+                    seeds.append(params.seed)
+                    return await generate(prompt, params)
+
+                async def label(prompt, labels, boundary):
+                    reading = await read(prompt, labels, boundary)
+                    rate = random.Random(prompt.messages[-1].content).choice([0.02, 0.1, 0.5, 0.9, 0.98])
+                    yes = random.Random(repr(seeds)).random() < rate
+                    first, *others = labels
+                    probs = {first: 0.9 if yes else 0.1, **dict.fromkeys(others, (0.1 if yes else 0.9) / len(others))}
+                    return dataclasses.replace(reading, probs=probs)
+
+                slot.generate, slot.read_label = note, label
+                return slot
+
+            async def __aexit__(self, *error):
+                return await inner.__aexit__(*error)
+
+        assert backend is self
+        return Slot()
+
+
+@pytest.mark.parametrize("protocol", ["compact", "genprm"])
+def test_adaptive_votes_give_the_verdicts_of_all_votes_within_the_bound_for_fewer_tokens(protocol):
+    solutions = [Solution(id=str(i), problem=f"p{i}", steps=tuple(f"s{i}.{k}" for k in range(5))) for i in range(100)]
+    verdicts, tokens = [], []
+    for extra in ([], ["verify.vote_bound=0.05"]):
+        backend = Noisy(ScriptedConfig())
+        with make(protocol, "verify.votes=8", *extra, backend=backend, sandbox=OffSandbox()) as judge:
+            results = sorted(judge.verify_many(solutions), key=lambda result: int(result.id))
+        verdicts.append([step.verdict for result in results for step in result.steps])
+        tokens.append(sum(result.usage.completion_tokens for result in results))
+    changed = sum(a != b for a, b in zip(*verdicts, strict=True)) / len(verdicts[0])
+    assert changed <= 0.05
+    assert tokens[1] < 0.8 * tokens[0]
+
+
+def test_adaptive_votes_are_the_first_of_the_full_run(trip):
+    with make("genprm", "verify.votes=8", backend=Noisy(ScriptedConfig()), sandbox=OffSandbox()) as judge:
+        full = judge.verify(trip)
+    adaptive_backend = Noisy(ScriptedConfig())
+    with make(
+        "genprm", "verify.votes=8", "verify.vote_bound=0.1", backend=adaptive_backend, sandbox=OffSandbox()
+    ) as judge:
+        fewer = judge.verify(trip)
+    for some, every in zip(fewer.steps, full.steps, strict=True):
+        assert some.votes == every.votes[: len(some.votes)]
+    assert sum(len(step.votes) for step in fewer.steps) < 24
+
+
+def test_a_cascade_writes_critiques_only_where_the_direct_judgement_is_unsure(trip):
+    class Sure(ScriptedBackend):
+        """Directly: sure of step 0, unsure of the others."""
+
+        def slot(self):
+            inner = super().slot()
+
+            class Slot:
+                async def __aenter__(self):
+                    slot = await inner.__aenter__()
+                    read = slot.read_label
+
+                    async def label(prompt, labels, boundary):
+                        reading = await read(prompt, labels, boundary)
+                        if "```" in prompt.prefix:
+                            return reading
+                        sure = prompt.messages[-1].content.endswith("There are 24 pupils.")
+                        first, second = labels
+                        return dataclasses.replace(
+                            reading, probs={first: 0.99, second: 0.01} if sure else {first: 0.6, second: 0.4}
+                        )
+
+                    slot.read_label = label
+                    return slot
+
+                async def __aexit__(self, *error):
+                    return await inner.__aexit__(*error)
+
+            return Slot()
+
+    with make("compact", "verify.cascade=[0.05, 0.95]", "verify.votes=2", backend=Sure(ScriptedConfig())) as judge:
+        result = judge.verify(trip)
+    assert [len(step.votes) for step in result.steps] == [1, 2, 2]
+    assert [step.votes[0].direct for step in result.steps] == [True, False, False]
+    assert result.steps[0].reward == 0.99
+    assert result.first_error == 1
+
+
+def test_a_cascade_needs_a_protocol_that_judges_each_step_alone(trip):
+    with make("genprm", "verify.cascade=[0.1, 0.9]") as judge, pytest.raises(ConfigError, match="each step alone"):
+        judge.verify(trip)

@@ -54,6 +54,11 @@ class LabelReading:
     mass: float | None
     """Full-vocabulary probability of all tokens that may start a label."""
     prompt_tokens: int = 0
+    source: Literal["full_vocabulary", "top_k", "constrained"] = "full_vocabulary"
+    """`top_k`: from the likeliest tokens only; `probs` is then the bound nearest to the threshold and `mass` the part
+    that was seen. `constrained`: read under the constraint, which leaves no `mass`."""
+    slack: float = 0.0
+    """How much further from the threshold the probability may lie than `probs` says; 0 where it is exact."""
 
 
 @runtime_checkable

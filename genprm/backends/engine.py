@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import random
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -40,12 +41,29 @@ class Written:
 class _Row:
     """One sequence while it decodes."""
 
-    order: int
     prompt: Ids
     params: SamplingParams
     draw: random.Random
     ids: list[int] = field(default_factory=list)
     done: Written | None = None
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Rows that decode together, left-padded to `length`."""
+
+    rows: list[_Row]
+    cache: BatchCache
+    mask: torch.Tensor
+    length: int
+
+    def state(self, index: int) -> RowState:
+        """What one row's keys hold: its prompt and its own tokens but the last, which has no keys yet."""
+        row = self.rows[index]
+        where = self.mask[index, : self.length].nonzero()[:, 0]
+        ids = np.concatenate([row.prompt, np.asarray(row.ids[: len(where) - len(row.prompt)], dtype=np.int64)])
+        useful = len(ids) if row.done is None else min(len(ids), len(row.prompt) + row.done.tokens)
+        return self.cache.row(index, ids[:useful], where[:useful])
 
 
 class Engine:
@@ -202,57 +220,77 @@ class Engine:
     # ------------------------------------------------------------------ generation
 
     @torch.inference_mode()
-    def generate(self, prompts: Sequence[Ids], params: Sequence[SamplingParams]) -> list[Written]:
-        """Continue every prompt until it stops; one lock-step batch."""
-        rows = [
-            _Row(order, ids, wanted, random.Random(wanted.seed))
-            for order, (ids, wanted) in enumerate(zip(prompts, params, strict=True))
-        ]
-        states = self.prefill(prompts)
-        for row, (_, logits) in zip(rows, states, strict=True):
-            self._advance(row, logits)
-        room = max(wanted.max_tokens for wanted in params)
-        cache = BatchCache.of_rows([state for state, _ in states], room)
-        length = max(len(ids) for ids in prompts)
-        mask = torch.zeros((len(rows), length + room), dtype=torch.long, device=self.device)
-        for index, row in enumerate(rows):
-            mask[index, length - len(row.prompt) : length] = 1
-        live = rows
-        del states
-        while any(row.done is None for row in live):
-            going = [index for index, row in enumerate(live) if row.done is None]
-            if len(going) <= len(live) * 3 // 4:
-                live = self._retire(live, going, cache, mask, length)
-                mask = mask[torch.tensor(going, device=self.device)]
-            ids = torch.tensor([[row.ids[-1]] for row in live], device=self.device)
-            at = torch.tensor([[len(row.prompt) + len(row.ids) - 1] for row in live], device=self.device)
-            mask[:, length] = 1
-            self.computed_tokens += len(live)
-            length += 1
-            logits = self._forward(ids, mask[:, :length], at, cache)
-            for row, row_logits in zip(live, logits, strict=True):
-                if row.done is None:
-                    self._advance(row, row_logits)
-                else:
-                    row.ids.append(row.ids[-1])  # keeps in step with the batch; not part of its text
-        self._retire(live, [], cache, mask, length)
+    def generate(
+        self, prompts: Sequence[Ids], params: Sequence[SamplingParams], max_batch: int | None = None
+    ) -> list[Written]:
+        """Continue every prompt until it stops; a row that is done makes room for the next.
+
+        Args:
+            prompts: token ids.
+            params: for each prompt.
+            max_batch: how many decode together; None = all.
+        """
+        rows = [_Row(ids, wanted, random.Random(wanted.seed)) for ids, wanted in zip(prompts, params, strict=True)]
+        size = max_batch or len(rows)
+        waiting = deque(rows)
+        batch = _Batch([], BatchCache(), torch.zeros((0, 0), dtype=torch.long, device=self.device), 0)
+        while True:
+            going = [index for index, row in enumerate(batch.rows) if row.done is None]
+            # Taking rows in copies the keys of all, so it waits until a quarter of the places are free.
+            if waiting and size - len(going) >= max(size // 4, 1):
+                batch = self._admit(batch, going, waiting, size)
+                continue
+            if not going:
+                break
+            if len(going) <= len(batch.rows) * 3 // 4:
+                self._shrink(batch, going)
+            self._step(batch)
+        self._remember(batch)
         return [row.done for row in rows if row.done is not None]
 
-    def _retire(
-        self, live: list[_Row], going: list[int], cache: BatchCache, mask: torch.Tensor, length: int
-    ) -> list[_Row]:
-        """Remember the keys of rows that are done and shrink the batch to those still going."""
-        for index, row in enumerate(live):
+    def _admit(self, batch: _Batch, going: list[int], waiting: deque[_Row], size: int) -> _Batch:
+        """A batch of the rows still going and as many new ones as there is room for."""
+        self._remember(batch)
+        old = [(batch.rows[index], batch.state(index)) for index in going]
+        fresh = [waiting.popleft() for _ in range(min(size - len(going), len(waiting)))]
+        states = self.prefill([row.prompt for row in fresh])
+        for row, (_, logits) in zip(fresh, states, strict=True):
+            self._advance(row, logits)
+        rows = [row for row, _ in old] + fresh
+        held = [*(state for _, state in old), *(state for state, _ in states)]
+        room = max(row.params.max_tokens for row in rows)
+        length = max(_length(state) for state in held)
+        mask = torch.zeros((len(rows), length + room), dtype=torch.long, device=self.device)
+        for index, state in enumerate(held):
+            mask[index, length - _length(state) : length] = 1
+        return _Batch(rows, BatchCache.of_rows(held, room), mask, length)
+
+    def _step(self, batch: _Batch) -> None:
+        """One more token for every row; rows that are done are carried along until the batch shrinks."""
+        ids = torch.tensor([[row.ids[-1]] for row in batch.rows], device=self.device)
+        at = torch.tensor([[len(row.prompt) + len(row.ids) - 1] for row in batch.rows], device=self.device)
+        batch.mask[:, batch.length] = 1
+        batch.length += 1
+        self.computed_tokens += len(batch.rows)
+        logits = self._forward(ids, batch.mask[:, : batch.length], at, batch.cache)
+        for row, row_logits in zip(batch.rows, logits, strict=True):
             if row.done is None:
-                continue
-            where = mask[index, :length].nonzero()[:, 0]
-            # The last sampled token has no keys yet.
-            ids = np.concatenate([row.prompt, np.asarray(row.ids[: len(where) - len(row.prompt)], dtype=np.int64)])
-            useful = min(len(ids), len(row.prompt) + row.done.tokens)
-            self.store.add(cache.row(index, ids[:useful], where[:useful]))
-        if going:
-            cache.select(torch.tensor(going, device=self.device))
-        return [live[index] for index in going]
+                self._advance(row, row_logits)
+            else:
+                row.ids.append(row.ids[-1])  # keeps in step with the batch; not part of its text
+
+    def _shrink(self, batch: _Batch, going: list[int]) -> None:
+        self._remember(batch)
+        rows = torch.tensor(going, device=self.device)
+        batch.cache.select(rows)
+        batch.mask = batch.mask[rows]
+        batch.rows = [batch.rows[index] for index in going]
+
+    def _remember(self, batch: _Batch) -> None:
+        """Keep the keys of rows that are done."""
+        for index, row in enumerate(batch.rows):
+            if row.done is not None:
+                self.store.add(batch.state(index))
 
     def _advance(self, row: _Row, logits: torch.Tensor) -> None:
         """Sample one token and see whether the row is done."""

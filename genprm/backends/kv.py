@@ -7,6 +7,7 @@ looked up by the longest common beginning of token ids. Only for models whose wh
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -134,7 +135,7 @@ class BatchCache(DynamicCache):  # type: ignore[misc]
         self.layer_class_to_replicate = GrowingLayer
 
     @classmethod
-    def of_rows(cls, rows: list[RowState | None], room: int) -> BatchCache:
+    def of_rows(cls, rows: Sequence[RowState | None], room: int) -> BatchCache:
         """Left-pad row states into one cache with room for `room` further tokens; None = an empty row."""
         cache = cls()
         filled = [row for row in rows if row is not None]

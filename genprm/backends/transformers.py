@@ -152,16 +152,19 @@ class TransformersBackend:
     def _run(self, requests: Sequence[_Write | _Read]) -> list[Any]:
         """Answer one lock-step group, in the engine's thread; an answer may be an exception."""
         answers: list[Any] = [None] * len(requests)
-        for kind, run in ((_Read, self._read), (_Write, self._write)):
-            places = [place for place, request in enumerate(requests) if isinstance(request, kind)]
-            for start in range(0, len(places), self.config.max_batch):
-                chunk = places[start : start + self.config.max_batch]
-                for place, answer in zip(chunk, self._fitting(run, [requests[i] for i in chunk]), strict=True):
-                    answers[place] = answer
+        batch = self.config.max_batch
+        reads = [place for place, request in enumerate(requests) if isinstance(request, _Read)]
+        writes = [place for place, request in enumerate(requests) if isinstance(request, _Write)]
+        chunks = [(self._read, reads[start : start + batch]) for start in range(0, len(reads), batch)]
+        for run, places in [*chunks, (self._write, writes)]:
+            for place, answer in zip(places, self._fitting(run, [requests[i] for i in places]), strict=True):
+                answers[place] = answer
         return answers
 
     def _fitting(self, run: Any, requests: list[Any]) -> list[Any]:
         """Run a chunk; where the device's memory does not hold it, run it in halves."""
+        if not requests:
+            return []
         try:
             return list(run(requests))
         except torch.OutOfMemoryError as error:
@@ -174,7 +177,11 @@ class TransformersBackend:
         return self._fitting(run, requests[:half]) + self._fitting(run, requests[half:])
 
     def _write(self, requests: Sequence[_Write]) -> list[Generation]:
-        written = self.engine.generate([item.ids for item in requests], [item.params for item in requests])
+        written = self.engine.generate(
+            [item.ids for item in requests],
+            [item.params for item in requests],
+            min(self.config.max_batch, len(requests)),
+        )
         return [
             Generation(self.renderer.clean(row.text), row.finish, row.stop, len(item.ids), row.tokens)
             for item, row in zip(requests, written, strict=True)
