@@ -66,14 +66,6 @@ sympy.diff(_x**3, _x), sympy.factor(_x**2 - 1), sympy.expand((_x + 1) ** 3), sym
 sympy.Matrix([[1, 2], [3, 4]]).det(), sympy.factorint(84), sympy.N(sympy.pi), sympy.sympify("1/3"), sympy.latex(_x)
 """
 
-TOUCH = """
-import sympy
-_x = sympy.Symbol("x")
-sympy.solve(_x**2 - 3 * _x + 2)
-float(sympy.Rational(1, 3) + sympy.sqrt(2)), str(_x / 2), repr(1.5)
-"""
-"""Run in each child before it gets any code; see `inside/child.py`."""
-
 _SYSTEM_FILES = ("/dev/null", "/dev/urandom", "/etc/ld.so.cache")
 _SYSTEM_FOLDERS = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/nix/store")
 _ZONES = "/usr/share/zoneinfo"
@@ -146,7 +138,6 @@ def server_command(control: int, *, landlock: bool) -> list[str]:
         "landlock": landlock,
         "modules": MODULES,
         "warm_up": WARM_UP,
-        "touch": TOUCH,
     }
     return [interpreter(), "-s", "-S", "-P", "-B", "-X", "utf8", str(INSIDE), json.dumps(options)]
 

@@ -17,7 +17,7 @@ from scene import descendants
 from genprm.sandbox import Limits
 from genprm.sandbox.embedded import EmbeddedSandbox
 
-RUNS = int(os.environ.get("GENPRM_SOAK_RUNS", "1500"))
+RUNS = int(os.environ.get("GENPRM_SOAK_RUNS", "1000"))
 MARK = f"genprm-soak-{os.getpid()}"
 
 GOOD = [
@@ -33,14 +33,11 @@ HOSTILE = [
     "import os\nos.fork()",
     "import ctypes\nctypes.string_at(0)",
     "x = bytearray(1 << 40)",
-    "x = []\nwhile True: x.append(bytes(1 << 20))",
-    "while True: print('x' * 10000)",
     f"for path in ('/tmp', '/dev/shm', '/var/tmp', '.'): open(path + '/{MARK}', 'w')",
     "import ctypes\nctypes.CDLL(None).shmget(0, 4096, 0o1666)",
     "import os\nos.write(3, b'o\\0' * 50)\nos.closerange(0, 64)",
     "import os\nfor number in range(64):\n    try: os.write(number, b'junk')\n    except OSError: pass",
     "import socket\nsocket.socket()",
-    "import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f()\nf()",
     "import builtins\nbuiltins.print = None\nbuiltins.__dict__.clear()",
     "import subprocess\nsubprocess.run(['/bin/sh'])",
     "raise SystemExit(3)",
@@ -48,10 +45,14 @@ HOSTILE = [
     "def (",
 ]
 SLOW = [
+    "x = []\nwhile True: x.append(bytes(1 << 20))",
+    "while True: print('x' * 10000)",
+    "import sys\nsys.setrecursionlimit(10**9)\ndef f(): return f()\nf()",
     "while True: pass",
     "import os\nos.write(3, b'o\\0')\nwhile True: pass",
     "import signal\nsignal.raise_signal(19)",
 ]
+"""Stopped by a limit only: one run in fifty."""
 STATUSES = {"ok", "error", "timeout", "memory", "output_limit", "died"}
 
 
@@ -85,15 +86,13 @@ def test_nothing_is_left_after_thousands_of_good_and_hostile_runs(capsys):
     with EmbeddedSandbox(Limits(cpu_seconds=0.2, wall_seconds=10, memory_mb=96), cache_size=0) as sandbox:
 
         async def one(index: int) -> None:
-            session = sandbox.open(
-                Limits(cpu_seconds=0.2, wall_seconds=0.5, memory_mb=96) if index % 200 == 0 else None
-            )
+            session = sandbox.open(Limits(cpu_seconds=0.2, wall_seconds=0.5, memory_mb=96) if index % 50 == 0 else None)
             try:
-                if index % 200 == 0:
+                if index % 50 == 0:
                     check = await session.run(rng.choice(SLOW))
                     if check.status not in STATUSES:
                         wrong.append(f"{check}")
-                elif rng.random() < 0.4:
+                elif rng.random() < 0.3:
                     check = await session.run(rng.choice(HOSTILE))
                     if check.status not in STATUSES:
                         wrong.append(f"{check}")

@@ -11,7 +11,6 @@ import os
 import random
 import struct
 import sys
-from types import CodeType
 
 from .blocks import Blocks
 
@@ -42,14 +41,8 @@ def _read(count: int) -> bytes:
     return b"".join(parts)
 
 
-def serve(touch: CodeType) -> None:
-    """Run blocks until the client closes the channel.
-
-    Args:
-        touch: the client's fixed program, run first. After a fork the first write to each page copies it, which
-            for a first equation takes longer than solving it; done here, nobody waits for it.
-    """
-    exec(touch, {})
+def serve() -> None:
+    """Run blocks until the client closes the channel."""
     # Lines go out as they are made, so that they are not lost when the process is killed.
     out = io.TextIOWrapper(
         io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace", line_buffering=True
