@@ -2,9 +2,10 @@
 
 After k of N votes with sum S of P(Yes), the full verdict is decided by whether the other N - k votes bring the mean to
 the threshold. They are treated as yes-or-no draws with an unknown rate whose posterior after the k votes is
-Beta(1 + S, 1 + k - S); yes-or-no is the most scattered that values in [0, 1] with that mean can be. The number of yes
-among N - k draws is then beta-binomial, and its tail on the far side of the threshold is the chance that the full
-verdict differs from the one so far. Voting stops when that chance is at most the bound.
+Beta(1/2 + S, 1/2 + k - S): Jeffreys' prior, since rates lie mostly near 0 and 1, and yes-or-no draws, the most
+scattered that values in [0, 1] with that mean can be. The number of yes among N - k draws is then beta-binomial, and
+its tail on the far side of the threshold is the chance that the full verdict differs from the one so far. Voting
+stops when that chance is at most the bound.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from collections.abc import Sequence
 
 FIRST_WAVE = 2
+PRIOR = 0.5
 
 
 def flip_chance(values: Sequence[float], total: int, threshold: float) -> float:
@@ -31,7 +33,7 @@ def flip_chance(values: Sequence[float], total: int, threshold: float) -> float:
     # The mean of all is a Yes where the rest brings at least this many.
     needed = math.ceil(threshold * total - so_far - 1e-9)
     chance_yes = math.fsum(
-        _beta_binomial(k, rest, 1 + so_far, 1 + done - so_far) for k in range(max(needed, 0), rest + 1)
+        _beta_binomial(k, rest, PRIOR + so_far, PRIOR + done - so_far) for k in range(max(needed, 0), rest + 1)
     )
     return min(max(1.0 - chance_yes if yes_now else chance_yes, 0.0), 1.0)
 

@@ -272,6 +272,17 @@ def test_configs_and_models_are_listed_and_shown():
     assert genprm("--version").stdout.startswith("genprm ")
 
 
+def test_the_verdict_cache_is_used_shown_and_emptied(tmp_path):
+    env = {"GENPRM_CACHE": str(tmp_path)}
+    used = ["verify", EXAMPLE, *SCRIPTED, "--set", "cache.enabled=true"]
+    first, second = (rows(genprm(*used, env=env).stdout)[0] for _ in range(2))
+    assert (first["usage"]["cache_hits"], second["usage"]["cache_hits"]) == (0, 5)
+    assert first["steps"] == second["steps"]
+    assert json.loads(genprm("cache", "stats", "--json", env=env).stdout)["entries"] == 5
+    assert "5 verdicts removed" in genprm("cache", "clear", env=env).stdout
+    assert json.loads(genprm("cache", "stats", "--json", env=env).stdout)["entries"] == 0
+
+
 def test_a_model_that_cannot_be_fetched_offline_is_exit_code_3(tmp_path):
     done = genprm("verify", EXAMPLE, env={"GENPRM_CACHE": str(tmp_path), "GENPRM_OFFLINE": "1"})
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)

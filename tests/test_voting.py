@@ -13,12 +13,14 @@ from genprm.voting import flip_chance, next_wave
 
 def exact_by_enumeration(values, total, threshold):
     """The same chance by integrating over the rate on a fine grid."""
-    from math import comb
+    from math import comb, pi, sin
 
     done, rest, total_yes = len(values), total - len(values), sum(values)
-    a, b = 1 + total_yes, 1 + done - total_yes
-    grid = [(i + 0.5) / 4000 for i in range(4000)]
-    density = [x ** (a - 1) * (1 - x) ** (b - 1) for x in grid]
+    a, b = 0.5 + total_yes, 0.5 + done - total_yes
+    # With x = sin(t)^2 the prior is flat in t, so that an even grid is exact enough at both ends.
+    angles = [(i + 0.5) / 4000 * pi / 2 for i in range(4000)]
+    grid = [sin(t) ** 2 for t in angles]
+    density = [x ** (a - 0.5) * (1 - x) ** (b - 0.5) for x in grid]
     norm = sum(density)
     now = total_yes / done >= threshold
     chance = 0.0

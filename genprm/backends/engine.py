@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # A shared beginning shorter than this is not worth a forward pass of its own.
-MIN_SHARED = 64
+MIN_SHARED = 32
 CONTEXT_TOKENS = 8
 
 
@@ -153,33 +153,51 @@ class Engine:
         Returns:
             A list over prompts of the state after the whole prompt and float32 logits of shape (vocabulary,).
         """
-        unique: dict[bytes, Ids] = {ids.tobytes(): ids for ids in prompts}
+        unique = {ids.tobytes(): ids for ids in prompts}
         self._share(list(unique.values()))
-        done: dict[bytes, tuple[RowState, torch.Tensor]] = {}
-        # Longest remainder first, so that rows of one pass are padded little.
-        cached = {key: self.store.longest(ids) for key, ids in unique.items()}
-        rest = {key: len(ids) - _length(cached[key]) for key, ids in unique.items()}
-        waiting = sorted(unique, key=lambda key: -rest[key])
-        while waiting:
-            widest = rest[waiting[0]]
-            size = max(1, self.prefill_tokens // widest)
-            batch = [key for key in waiting[:size] if rest[key] * 4 >= widest]
-            waiting = waiting[len(batch) :]
-            states = self._prefill_batch([unique[key] for key in batch], [cached[key] for key in batch], exact)
-            done.update(zip(batch, states, strict=True))
+        states = self._prefill_all(list(unique.values()), exact)
+        done = dict(zip(unique, states, strict=True))
         return [done[ids.tobytes()] for ids in prompts]
 
+    def _prefill_all(self, prompts: list[Ids], exact: bool) -> list[tuple[RowState, torch.Tensor]]:
+        """States and logits of distinct prompts, in passes of rows whose remainders are about as long."""
+        cached = [self.store.longest(ids) for ids in prompts]
+        rest = [len(ids) - _length(state) for ids, state in zip(prompts, cached, strict=True)]
+        waiting = sorted(range(len(prompts)), key=lambda index: -rest[index])
+        done: dict[int, tuple[RowState, torch.Tensor]] = {}
+        while waiting:
+            # Longest remainder first, so that the rows of one pass are padded little.
+            widest = rest[waiting[0]]
+            size = max(1, self.prefill_tokens // widest)
+            batch = [index for index in waiting[:size] if rest[index] * 4 >= widest]
+            waiting = waiting[len(batch) :]
+            states = self._prefill_batch([prompts[i] for i in batch], [cached[i] for i in batch], exact)
+            done.update(zip(batch, states, strict=True))
+        return [done[index] for index in range(len(prompts))]
+
     def _share(self, prompts: list[Ids]) -> None:
-        """Compute a beginning that all prompts share once, before they are computed side by side."""
-        if len(prompts) < 2:
-            return
-        shared = min(common_prefix(prompts[0], ids) for ids in prompts[1:])
-        shared = min(shared, min(len(ids) for ids in prompts) - 1)
-        known = self.store.longest(prompts[0][: shared + 1])
-        if shared - _length(known) >= MIN_SHARED:
-            beginning = prompts[0][:shared]
-            state, _ = self._prefill_batch([beginning], [self.store.longest(beginning)], False)[0]
-            self.store.add(state)
+        """Compute each beginning that several prompts share once, before they are computed side by side.
+
+        Prompts form a tree: instructions, then problems, then earlier steps. It is walked from the root, and the
+        beginnings of one level are computed in one pass.
+        """
+        groups = [prompts]
+        while groups := [group for group in groups if len(group) > 1]:
+            beginnings, deeper = [], []
+            for group in groups:
+                shared = min(common_prefix(group[0], ids) for ids in group[1:])
+                shared = min(shared, min(len(ids) for ids in group) - 1)
+                if shared - _length(self.store.longest(group[0][: shared + 1])) >= MIN_SHARED:
+                    beginnings.append(group[0][:shared])
+                branches: dict[int, list[Ids]] = {}
+                for ids in group:
+                    if len(ids) > shared + 1:
+                        branches.setdefault(int(ids[shared]), []).append(ids)
+                deeper += branches.values()
+            if beginnings:
+                for state, _ in self._prefill_all(beginnings, False):
+                    self.store.add(state)
+            groups = deeper
 
     def _prefill_batch(
         self, prompts: list[Ids], cached: list[RowState | None], exact: bool

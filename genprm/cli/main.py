@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ..errors import GenPRMError
-from . import bench, config, models, sandbox, verify
+from . import bench, cache, config, models, sandbox, verify
 
 # Every option is also an environment variable: GENPRM_<COMMAND>_<OPTION>.
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(bench.app, name="bench")
+app.add_typer(cache.app, name="cache")
 
 
 def _version(wanted: bool) -> None:
