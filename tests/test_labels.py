@@ -48,10 +48,8 @@ def brute_force(model, tokenizer, ids, labels):
 def read_with(backend_engine, paths, ids):
     import numpy as np
 
-    nodes = list(paths.nodes)
-    prompts = [np.asarray([*ids, *node], dtype=np.int64) for node in nodes]
-    logs = backend_engine.log_probs(prompts, [list(paths.nodes[node]) for node in nodes])
-    return paths.read(dict(zip(nodes, logs, strict=True)))
+    (logs,) = backend_engine.read_nodes([np.asarray(ids, dtype=np.int64)], [paths.nodes])
+    return paths.read(logs)
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,13 @@ LAYERS = [
     {"cache"},
     {"recall"},
     {"rendering", "backends.base", "backends.kv", "backends.lockstep"},
-    {"critique", "backends.engine", "backends.transformers", "backends.scripted", "backends"},
+    {"critique", "backends.engine", "backends.head", "backends.transformers", "backends.scripted", "backends"},
     {"ballots"},
-    {"judging", "bench_sandbox", "bench"},
+    {"judging", "bench_sandbox", "bench.figure"},
     {"verifier"},
     {"report"},
     {"build"},
+    {"bench"},
     {"cli"},
 ]
 # The sandbox's limits are plain numbers that the config holds.

@@ -9,14 +9,16 @@ from __future__ import annotations
 import inspect
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from ..labels import Path
 from .base import Finish, SamplingParams
+from .head import ExactHead
 from .kv import BatchCache, Ids, PrefixStore, RowState, common_prefix
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 # A shared beginning shorter than this is not worth a forward pass of its own.
 MIN_SHARED = 32
 CONTEXT_TOKENS = 8
+
+Tree = Mapping[Path, Collection[int]]
 
 
 @dataclass(slots=True)
@@ -88,80 +92,49 @@ class Engine:
         # transformers 5.24 renamed the argument and warns of the old name.
         parameters = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self._head = model.get_output_embeddings()
-        self._hidden: torch.Tensor | None = None
-        self._plain_head = self._check_head()
+        self._head = ExactHead(model)
+        self._check_head()
 
     # ------------------------------------------------------------------ forward
 
     def _forward(
-        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: BatchCache
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: BatchCache, keep: int = 0
     ) -> torch.Tensor:
-        """Logits (batch, vocabulary) of the last position in float32."""
+        """Float32 logits (batch, positions, vocabulary) of the last position, or exact ones of the last `keep`."""
         output = self.model(
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=max(keep, 1),
             **{self._cache_name: cache},
         )
-        logits: torch.Tensor = output.logits[:, -1].float()
-        return logits
+        logits: torch.Tensor = output.logits.float()
+        return self._head.exact(logits) if keep else logits
 
-    def _exact_logits(self, logits: torch.Tensor) -> torch.Tensor:
-        """The last position's logits with the output layer in float32.
-
-        A half-precision output layer rounds a logit of 20 to the nearest 1/8, which moves a probability by up to
-        0.016; the hidden state behind it is the same, so the layer alone is computed again.
-        """
-        if not self._plain_head or self._hidden is None or logits.shape[0] != self._hidden.shape[0]:
-            return logits
-        hidden, weight = self._hidden.float(), self._head.weight
-        return torch.cat([hidden @ block.float().T for block in weight.split(16384)], dim=1)
-
-    def _check_head(self) -> bool:
-        """True where the output layer is a plain matrix product, so that `_exact_logits` may stand for it."""
-        if not isinstance(self._head, torch.nn.Linear) or self._head.bias is not None:
-            return False
-        if self._head.weight.dtype not in (torch.bfloat16, torch.float16):
-            return False
-
-        def keep(_module: Any, inputs: tuple[torch.Tensor, ...]) -> None:
-            self._hidden = inputs[0][:, -1].detach()
-
-        handle = self._head.register_forward_pre_hook(keep)
-        self._plain_head = True
+    def _check_head(self) -> None:
         probe = torch.tensor([[1, 2, 3, 4]], device=self.device)
         with torch.inference_mode():
-            logits = self._forward(
-                probe, torch.ones_like(probe), torch.arange(4, device=self.device)[None], BatchCache()
-            )
-            exact = self._exact_logits(logits)
-        close = bool(torch.allclose(exact, logits, atol=0.05, rtol=0.02))
-        if not close:  # the model scales or caps its logits after the layer
-            handle.remove()
-        return close
+            positions = torch.arange(4, device=self.device)[None]
+            self._head.check(self._forward(probe, torch.ones_like(probe), positions, BatchCache()))
 
-    def prefill(self, prompts: Sequence[Ids], *, exact: bool = False) -> list[tuple[RowState, torch.Tensor]]:
+    def prefill(self, prompts: Sequence[Ids]) -> list[tuple[RowState, torch.Tensor]]:
         """State and last logits of each prompt; identical prompts are computed once.
 
         Args:
             prompts: token ids, each at least one long.
-            exact: the output layer in float32, for label reads.
 
         Returns:
-            A list over prompts of the state after the whole prompt and float32 logits of shape (vocabulary,).
+            A list over prompts of the state after the whole prompt and float32 logits of shape (1, vocabulary).
         """
         unique = {ids.tobytes(): ids for ids in prompts}
         self._share(list(unique.values()))
-        states = self._prefill_all(list(unique.values()), exact)
-        done = dict(zip(unique, states, strict=True))
+        done = dict(zip(unique, self._prefill_all(list(unique.values())), strict=True))
         return [done[ids.tobytes()] for ids in prompts]
 
-    def _prefill_all(self, prompts: list[Ids], exact: bool) -> list[tuple[RowState, torch.Tensor]]:
-        """States and logits of distinct prompts, in passes of rows whose remainders are about as long."""
-        cached = [self.store.longest(ids) for ids in prompts]
+    def _prefill_all(self, prompts: Sequence[Ids], keep: int = 0) -> list[tuple[RowState, torch.Tensor]]:
+        """States and logits, in passes of rows whose remainders are about as long."""
+        cached = [self.store.longest(ids, max(keep, 1)) for ids in prompts]
         rest = [len(ids) - _length(state) for ids, state in zip(prompts, cached, strict=True)]
         waiting = sorted(range(len(prompts)), key=lambda index: -rest[index])
         done: dict[int, tuple[RowState, torch.Tensor]] = {}
@@ -171,7 +144,7 @@ class Engine:
             size = max(1, self.prefill_tokens // widest)
             batch = [index for index in waiting[:size] if rest[index] * 4 >= widest]
             waiting = waiting[len(batch) :]
-            states = self._prefill_batch([prompts[i] for i in batch], [cached[i] for i in batch], exact)
+            states = self._prefill_batch([prompts[i] for i in batch], [cached[i] for i in batch], keep)
             done.update(zip(batch, states, strict=True))
         return [done[index] for index in range(len(prompts))]
 
@@ -183,7 +156,8 @@ class Engine:
         """
         groups = [prompts]
         while groups := [group for group in groups if len(group) > 1]:
-            beginnings, deeper = [], []
+            beginnings: list[Ids] = []
+            deeper: list[list[Ids]] = []
             for group in groups:
                 shared = min(common_prefix(group[0], ids) for ids in group[1:])
                 shared = min(shared, min(len(ids) for ids in group) - 1)
@@ -195,12 +169,12 @@ class Engine:
                         branches.setdefault(int(ids[shared]), []).append(ids)
                 deeper += branches.values()
             if beginnings:
-                for state, _ in self._prefill_all(beginnings, False):
+                for state, _ in self._prefill_all(beginnings):
                     self.store.add(state)
             groups = deeper
 
     def _prefill_batch(
-        self, prompts: list[Ids], cached: list[RowState | None], exact: bool
+        self, prompts: list[Ids], cached: list[RowState | None], keep: int
     ) -> list[tuple[RowState, torch.Tensor]]:
         known = [_length(state) for state in cached]
         fresh = [len(ids) - have for ids, have in zip(prompts, known, strict=True)]
@@ -216,24 +190,39 @@ class Engine:
             positions[row, width - new :] = torch.arange(have, have + new)
         cache = BatchCache.of_rows(cached, width)
         device = self.device
-        logits = self._forward(ids.to(device), mask.to(device), positions.to(device), cache)
-        if exact:
-            logits = self._exact_logits(logits)
+        logits = self._forward(ids.to(device), mask.to(device), positions.to(device), cache, keep)
         where = [mask[row].nonzero()[:, 0].to(self.device) for row in range(len(prompts))]
         return [(cache.row(row, prompts[row], where[row]), logits[row]) for row in range(len(prompts))]
 
     # ------------------------------------------------------------------ label reads
 
     @torch.inference_mode()
-    def log_probs(self, prompts: Sequence[Ids], tokens: Sequence[Sequence[int]]) -> list[dict[int, float]]:
-        """Natural log of the full-vocabulary probability of each asked token right after each prompt."""
-        results = []
-        for (state, logits), wanted in zip(self.prefill(prompts, exact=True), tokens, strict=True):
+    def read_nodes(self, prompts: Sequence[Ids], trees: Sequence[Tree]) -> list[dict[Path, dict[int, float]]]:
+        """Natural logs of full-vocabulary probabilities at every node of a decision tree behind each prompt.
+
+        The prompt is computed together with one path through the tree, since a pass gives the logits of all its
+        positions; nodes off that path take a second pass, on the keys of the first.
+
+        Args:
+            prompts: token ids.
+            trees: for each prompt, node (a path of tokens behind the prompt) -> the tokens asked for there.
+        """
+        found: list[dict[Path, dict[int, float]]] = [{} for _ in prompts]
+        chains = [max((path for path in tree if _on_one_path(path, tree)), key=len) for tree in trees]
+        keep = 1 + max(len(chain) for chain in chains)
+        rows = [_joined(ids, chain) for ids, chain in zip(prompts, chains, strict=True)]
+        self._share(list({ids.tobytes(): ids for ids in prompts}.values()))
+        for place, (state, logits) in enumerate(self._prefill_all(rows, keep)):
             self.store.add(state)
-            logs = logits - torch.logsumexp(logits.double(), dim=-1).float()
-            picked = logs[torch.tensor(list(wanted), device=logits.device)].tolist()
-            results.append(dict(zip(wanted, picked, strict=True)))
-        return results
+            chain = chains[place]
+            for depth in range(len(chain) + 1):
+                node = chain[:depth]
+                found[place][node] = _log_probs(logits[depth - len(chain) - 1], trees[place][node])
+        rest = [(place, node) for place, tree in enumerate(trees) for node in tree if node not in found[place]]
+        states = self._prefill_all([_joined(prompts[place], node) for place, node in rest], 1)
+        for (place, node), (_, logits) in zip(rest, states, strict=True):
+            found[place][node] = _log_probs(logits[-1], trees[place][node])
+        return found
 
     # ------------------------------------------------------------------ generation
 
@@ -273,7 +262,7 @@ class Engine:
         fresh = [waiting.popleft() for _ in range(min(size - len(going), len(waiting)))]
         states = self.prefill([row.prompt for row in fresh])
         for row, (_, logits) in zip(fresh, states, strict=True):
-            self._advance(row, logits)
+            self._advance(row, logits[-1])
         rows = [row for row, _ in old] + fresh
         held = [*(state for _, state in old), *(state for state, _ in states)]
         room = max(row.params.max_tokens for row in rows)
@@ -293,7 +282,7 @@ class Engine:
         logits = self._forward(ids, batch.mask[:, : batch.length], at, batch.cache)
         for row, row_logits in zip(batch.rows, logits, strict=True):
             if row.done is None:
-                self._advance(row, row_logits)
+                self._advance(row, row_logits[-1])
             else:
                 row.ids.append(row.ids[-1])  # keeps in step with the batch; not part of its text
 
@@ -360,6 +349,22 @@ def sample(logits: torch.Tensor, params: SamplingParams, draw: random.Random) ->
     target = draw.random() * float(total[-1])
     place = int(torch.searchsorted(total, target, right=True).clamp(max=kept - 1))
     return int(indices[place])
+
+
+def _log_probs(logits: torch.Tensor, tokens: Collection[int]) -> dict[int, float]:
+    """Natural logs of the probabilities of some tokens among all."""
+    wanted = list(tokens)
+    total = torch.logsumexp(logits.double(), dim=-1)
+    picked = logits[torch.tensor(wanted, device=logits.device)].double() - total
+    return dict(zip(wanted, picked.tolist(), strict=True))
+
+
+def _on_one_path(path: Path, tree: Tree) -> bool:
+    return all(path[:depth] in tree for depth in range(len(path)))
+
+
+def _joined(ids: Ids, path: Path) -> Ids:
+    return np.concatenate([ids, np.asarray(path, dtype=np.int64)])
 
 
 def _length(state: RowState | None) -> int:

@@ -59,11 +59,11 @@ class PrefixStore:
         while self.used > self.budget and self._rows:
             self._drop(next(iter(self._rows)))
 
-    def longest(self, ids: Ids) -> RowState | None:
-        """The longest kept beginning of `ids`, short of its last token, whose logits must be computed anew."""
+    def longest(self, ids: Ids, spare: int = 1) -> RowState | None:
+        """The longest kept beginning of `ids`, short of its last `spare` tokens, whose logits are to be computed."""
         best, best_key = 0, None
         for key, state in self._rows.items():
-            length = min(common_prefix(state.ids, ids), len(ids) - 1)
+            length = min(common_prefix(state.ids, ids), len(ids) - spare)
             if length > best:
                 best, best_key = length, key
         if best_key is None:

@@ -22,6 +22,7 @@ import torch
 from ..config import BackendConfig
 from ..errors import BackendUnavailable, ContextOverflow, ModelUnavailable
 from ..labels import LabelPaths, LabelReader
+from ..models import offline
 from ..prompting import Prompt
 from ..rendering import ChatRenderer
 from .base import Generation, LabelReading, Labels, SamplingParams
@@ -74,7 +75,8 @@ class TransformersBackend:
         self.model = name or str(model.config.name_or_path)
         self.renderer = ChatRenderer(tokenizer, self.config.template_kwargs)
         self.labels = LabelReader(tokenizer)
-        self.max_context = self.config.max_context or _context(model, tokenizer)
+        made_for = _context(model, tokenizer)
+        self.max_context = min(self.config.max_context or made_for, made_for)
         _refuse_recurrent(model)
         model.eval()
         on_cpu = model.device.type == "cpu"
@@ -113,8 +115,11 @@ class TransformersBackend:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)
-                tokenizer = AutoTokenizer.from_pretrained(source)
-                model = AutoModelForCausalLM.from_pretrained(source, dtype=_dtype(config.dtype, device)).to(device)
+                local = {"local_files_only": True} if offline() else {}
+                tokenizer = AutoTokenizer.from_pretrained(source, **local)
+                model = AutoModelForCausalLM.from_pretrained(source, dtype=_dtype(config.dtype, device), **local).to(
+                    device
+                )
         except (OSError, ValueError, KeyError) as error:
             first = str(error).strip().split("\n", 1)[0]
             raise ModelUnavailable(f"the model {str(source)!r} cannot be loaded: {first}") from error
@@ -188,18 +193,8 @@ class TransformersBackend:
         ]
 
     def _read(self, requests: Sequence[_Read]) -> list[LabelReading]:
-        """All decision nodes of all requests; deeper ones extend the prompts that the first pass has remembered."""
-        asked = [(item, path) for item in requests for path in sorted(item.paths.nodes, key=len)]
-        asked.sort(key=lambda pair: len(pair[1]) > 0)
-        logs: dict[int, dict[tuple[int, ...], dict[int, float]]] = {id(item): {} for item in requests}
-        for deeper in (False, True):
-            batch = [(item, path) for item, path in asked if bool(path) == deeper]
-            prompts = [np.concatenate([item.ids, np.asarray(path, dtype=np.int64)]) for item, path in batch]
-            wanted = [list(item.paths.nodes[path]) for item, path in batch]
-            if batch:
-                for (item, path), values in zip(batch, self.engine.log_probs(prompts, wanted), strict=True):
-                    logs[id(item)][path] = values
-        readings = [item.paths.read(logs[id(item)]) for item in requests]
+        logs = self.engine.read_nodes([item.ids for item in requests], [item.paths.nodes for item in requests])
+        readings = [item.paths.read(values) for item, values in zip(requests, logs, strict=True)]
         return [
             LabelReading(reading.probs, reading.mass, len(item.ids))
             for item, reading in zip(requests, readings, strict=True)

@@ -20,17 +20,20 @@ def main() -> None:
 def show(figures: list[dict[str, Any]], *, as_json: bool) -> None:
     """Print figures; exit code 1 if one misses its goal."""
     for figure in figures:
-        if as_json:
-            typer.echo(json.dumps(figure))
-            continue
-        extra = f", {figure['runs_per_second']} runs/s" if "runs_per_second" in figure else ""
-        typer.echo(
-            f"{figure['name']:16} {figure['ratio']:8.1f} x  (goal {figure['goal']:g} x, "
-            f"{'ok' if figure['ok'] else 'MISSED'})  {figure['ours_seconds'] * 1e3:.2f} ms beside "
-            f"{figure['other_seconds'] * 1e3:.1f} ms, {figure['runs']} runs{extra}"
-        )
+        typer.echo(json.dumps(figure) if as_json else _line(figure))
     if not all(figure["ok"] for figure in figures):
         raise typer.Exit(1)
+
+
+def _line(figure: dict[str, Any]) -> str:
+    known = ("name", "ratio", "goal", "goal_kind", "ok", "ours_seconds", "other_seconds", "runs", "unit")
+    more = "".join(f", {key} {value}" for key, value in figure.items() if key not in known)
+    unit = figure.get("unit", "x")
+    return (
+        f"{figure['name']:12} {figure['ratio']:8.2f} {unit}  (goal: {figure.get('goal_kind', 'at least')} "
+        f"{figure['goal']:g}; {'ok' if figure['ok'] else 'MISSED'})  {figure['ours_seconds']:.4g} s beside "
+        f"{figure['other_seconds']:.4g} s, {figure['runs']} runs{more}"
+    )
 
 
 @app.command()
@@ -43,3 +46,63 @@ def sandbox(
     from ..bench_sandbox import bench_sandbox
 
     show(bench_sandbox(rounds=rounds, level=level), as_json=as_json)
+
+
+@app.command()
+def votes(as_json: Annotated[bool, _JSON] = False, count: Annotated[int, typer.Option(min=1)] = 200) -> None:
+    """Adaptive votes beside always eight, and early stop beside all steps: tokens and verdicts (fake engine)."""
+    from ..bench.work import bench_early_stop, bench_votes
+
+    show([*bench_votes(count), *bench_early_stop(count)], as_json=as_json)
+
+
+@app.command()
+def cache(as_json: Annotated[bool, _JSON] = False) -> None:
+    """Steps judged in a beam search beside its distinct prefixes, an exact count (fake engine)."""
+    from ..bench.work import bench_cache
+
+    show(bench_cache(), as_json=as_json)
+
+
+@app.command()
+def memory(
+    as_json: Annotated[bool, _JSON] = False,
+    count: Annotated[int, typer.Option(help="Records of the long run.", min=1)] = 100_000,
+) -> None:
+    """Peak memory of a long run beside a short one (fake engine)."""
+    from ..bench.work import bench_memory
+
+    show(bench_memory(count), as_json=as_json)
+
+
+@app.command()
+def throughput(
+    as_json: Annotated[bool, _JSON] = False,
+    config: Annotated[str, typer.Option(help="The engine's config.")] = "default",
+    model: Annotated[str | None, typer.Option(help="A named model, a folder or a hub id.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: a.b=value.")] = None,
+    count: Annotated[int, typer.Option(help="Solutions judged.", min=1)] = 32,
+    plain: Annotated[int, typer.Option(help="Of these, judged by the plain loop too.", min=1)] = 1,
+) -> None:
+    """Critiques a second beside a plain loop on the same engine, and the time beside the engine's alone."""
+    from ..bench.engines import bench_throughput
+    from .verify import effective_config
+
+    overrides = ["verify.protocol=genprm", "verify.votes=4", *(set_ or [])]
+    settings = effective_config(config, model=model, votes=None, seed=None, overrides=overrides)
+    show(bench_throughput(settings, count=count, plain=plain), as_json=as_json)
+
+
+@app.command()
+def label(
+    as_json: Annotated[bool, _JSON] = False,
+    config: Annotated[str, typer.Option(help="The engine's config.")] = "default",
+    model: Annotated[str | None, typer.Option(help="A named model, a folder or a hub id.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: a.b=value.")] = None,
+) -> None:
+    """One label read beside one token generated after the same prompt."""
+    from ..bench.engines import bench_label
+    from .verify import effective_config
+
+    settings = effective_config(config, model=model, votes=None, seed=None, overrides=set_ or [])
+    show(bench_label(settings), as_json=as_json)
