@@ -54,23 +54,31 @@ class Channel:
     """One child. Not thread-safe: its session takes care of that."""
 
     def __init__(self, control: socket.socket, limits: Limits):
+        """Ask the server for a child.
+
+        Raises:
+            ServerLostError: the server has gone.
+            OSError: this process cannot have more descriptors.
+        """
         self.limits = limits
-        self.output, output = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        os.set_blocking(output, True)
-        self.channel, channel = socket.socketpair()
-        self.watch, watch = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            lifetime = int(limits.cpu_seconds * _LIFETIME_FACTOR) + 1
-            request = REQUEST.pack(limits.memory_mb << 20, lifetime)
-            socket.send_fds(control, [request], [output, channel.fileno(), watch.fileno()])
-        except OSError as error:
-            self.close()
-            raise ServerLostError(str(error)) from error
-        finally:
-            os.close(output)
-            channel.close()
-            watch.close()
-        self.channel.setblocking(False)
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            self.output, output = os.pipe2(os.O_CLOEXEC)
+            ours.callback(os.close, self.output)
+            theirs.callback(os.close, output)
+            self.channel, channel = socket.socketpair()
+            ours.enter_context(self.channel)
+            theirs.enter_context(channel)
+            self.watch, watch = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.enter_context(self.watch)
+            theirs.enter_context(watch)
+            request = REQUEST.pack(limits.memory_mb << 20, int(limits.cpu_seconds * _LIFETIME_FACTOR) + 1)
+            try:
+                socket.send_fds(control, [request], [output, channel.fileno(), watch.fileno()])
+            except OSError as error:
+                raise ServerLostError(str(error)) from error
+            os.set_blocking(self.output, False)
+            self.channel.setblocking(False)
+            ours.pop_all()
 
     def run(self, source: str, *, echo: bool, silent: bool = False, wall: float | None = None) -> Raw:
         """Run one block to its end.

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections import OrderedDict, deque
@@ -24,7 +25,7 @@ from .channel import Channel, Raw, ServerLostError
 from .limits import Limits
 from .process import ServerProcess
 from .session import EmbeddedSession
-from .startup import LayerError, choose, start_server
+from .startup import CHOICES, LayerError, choose, start_server
 
 T = TypeVar("T")
 
@@ -54,6 +55,10 @@ class EmbeddedSandbox:
         Raises:
             SandboxUnavailable: code cannot be confined here, or not at `level`.
         """
+        if sys.platform != "linux":
+            raise SandboxUnavailable(
+                f"code is confined by Linux, and this is {sys.platform}; {CHOICES}", missing=["Linux"]
+            )
         self.limits = limits or Limits()
         self.workers = workers or len(os.sched_getaffinity(0))
         self._cache_size = cache_size
@@ -158,7 +163,7 @@ class EmbeddedSandbox:
                 server.close()
             try:
                 server, _ = start_server(self._level)
-            except LayerError as error:
+            except (LayerError, OSError) as error:
                 raise ServerLostError(f"the sandbox could not be restarted: {error}") from error
             self._servers.append(server)
             return server
@@ -182,7 +187,7 @@ class EmbeddedSandbox:
 
     def make_ready(self) -> None:
         """Have children made while nobody waits for them: that saves a session's first block the fork."""
-        with self._lock, contextlib.suppress(ServerLostError):
+        with self._lock, contextlib.suppress(ServerLostError, OSError):
             while not self._closed and len(self._spares) < self.workers and self._servers:
                 if not self._servers[-1].alive:
                     break

@@ -125,8 +125,11 @@ def readable_paths() -> list[str]:
 
 
 def interpreter() -> str:
-    """The real file of this Python: a link may lead through folders that the wrapper does not show."""
-    return str(Path(sys.executable).resolve())
+    """The real file of this Python: a link may lead through folders that the wrapper does not show.
+
+    Outside of a virtual environment: one made of copies finds its library through a file that is not shown either.
+    """
+    return str(Path(getattr(sys, "_base_executable", None) or sys.executable).resolve())
 
 
 def server_command(control: int, *, landlock: bool) -> list[str]:

@@ -48,16 +48,20 @@ class ServerProcess:
             if command is None:
                 self._control.close()
                 raise StartError("not installed")
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=ENVIRONMENT,
-                cwd="/",
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    env=ENVIRONMENT,
+                    cwd="/",
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+            except OSError as error:
+                self._control.close()
+                raise StartError(str(error)) from error
         with contextlib.suppress(OSError):  # where memory runs out, the kernel is to take hosted code first
             Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("500")
         try:

@@ -158,6 +158,9 @@ class EmbeddedSession:
                     self.server.close()
                 self._drop()
                 continue
+            except OSError as error:  # this process is out of descriptors or memory: no fault of the server
+                self._drop()
+                raise ServerLostError(str(error)) from error
             if self._closed:
                 reason = "the session is closed"
                 break

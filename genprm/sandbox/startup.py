@@ -13,7 +13,7 @@ from .limits import Limits
 from .process import ServerProcess, StartError
 from .selftest import Canary, canary_source, read_canaries
 
-_CHOICES = "use `sandbox.kind: http` with a sandbox elsewhere, `off`, or `unsafe-subprocess` (no protection at all)"
+CHOICES = "use `sandbox.kind: http` with a sandbox elsewhere, `off`, or `unsafe-subprocess` (no protection at all)"
 _CANARY_LIMITS = Limits(memory_mb=256, cpu_seconds=10, wall_seconds=30)
 
 
@@ -87,4 +87,4 @@ def choose(wanted: str | None) -> tuple[ServerProcess, list[Canary], dict[str, s
             missing.setdefault(error.layer, error.reason)
     reasons = "; ".join(f"{layer}: {reason}" for layer, reason in missing.items())
     what = "code cannot be confined on this machine" if wanted is None else f"sandbox level {wanted} does not work here"
-    raise SandboxUnavailable(f"{what} ({reasons}); {_CHOICES}", missing=list(missing))
+    raise SandboxUnavailable(f"{what} ({reasons}); {CHOICES}", missing=list(missing))

@@ -293,3 +293,41 @@ def test_off_says_so_and_unknown_kinds_are_refused():
         open_sandbox("docker")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"sandbox\.url"):
         open_sandbox("http")
+
+
+def test_a_process_out_of_descriptors_gets_unavailable_and_recovers(sandbox):
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held: list[int] = []
+    session = sandbox.open()
+    before = sandbox.server_pids
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        sandbox._drop_spares()
+        while True:
+            try:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+            except OSError:
+                break
+        check = session.run_sync("6 * 7")
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert check.status == "unavailable"
+    assert "Too many open files" in check.output
+    assert session.run_sync("6 * 7").output == "42"
+    assert sandbox.server_pids == before
+    session.close()
+
+
+def test_another_system_than_linux_is_refused(monkeypatch):
+    import sys
+
+    from genprm.errors import SandboxUnavailable
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(SandboxUnavailable, match="this is darwin") as caught:
+        EmbeddedSandbox()
+    assert caught.value.missing == ("Linux",)
