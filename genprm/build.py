@@ -57,8 +57,16 @@ def make_backend(config: Config, say: Say = lambda _: None) -> Backend:
         from .backends.scripted import ScriptedBackend
 
         return ScriptedBackend(config.scripted, config.backend.max_context)
+    if config.backend.kind == "openai":
+        from .backends.openai import OpenAIBackend
+
+        return OpenAIBackend.connect(config, say)
     source = resolve(config.model, say)
+    say(f"loading {config.model}")
+    if config.backend.kind == "vllm":
+        from .backends.vllm import VllmBackend
+
+        return VllmBackend.load(source, name=config.model, config=config.backend)
     from .backends.transformers import TransformersBackend
 
-    say(f"loading {config.model}")
     return TransformersBackend.load(source, name=config.model, config=config.backend)

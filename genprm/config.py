@@ -82,7 +82,8 @@ class BackendConfig(Section):
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """`openai`: fields added to every request."""
     send_seed: Literal["auto", "always", "never"] = "auto"
-    """`openai`: `auto` leaves the seed out for a vLLM server on CPU, whose engine dies of it."""
+    """`openai`: `auto` sends seeds, but not to vLLM servers, whose engine dies of them on CPU; `always` for one with a
+    GPU makes sampled critiques reproducible."""
     connect_seconds: float = Field(default=10.0, gt=0)
     read_seconds: float = Field(default=300.0, gt=0)
     """`openai`: how long a server may be silent."""

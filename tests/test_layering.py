@@ -20,7 +20,7 @@ LAYERS = [
     {"cache"},
     {"recall"},
     {"rendering", "backends.base", "backends.kv", "backends.lockstep"},
-    {"critique", "backends.engine", "backends.head", "backends.transformers", "backends.scripted", "backends"},
+    {"critique", "backends.engine", "backends.head", "backends.fitting", "backends.vllm", "backends.openai", "backends.endpoints", "backends.transformers", "backends.scripted", "backends"},
     {"ballots"},
     {"judging", "bench_sandbox", "bench.figure"},
     {"verifier"},

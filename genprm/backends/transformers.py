@@ -16,25 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import torch
 
 from ..config import BackendConfig
-from ..errors import BackendUnavailable, ContextOverflow, ModelUnavailable
+from ..errors import BackendUnavailable, ModelUnavailable
 from ..labels import LabelPaths, LabelReader
 from ..models import offline
 from ..prompting import Prompt
 from ..rendering import ChatRenderer
 from .base import Generation, LabelReading, Labels, SamplingParams
 from .engine import Engine
+from .fitting import fit, fit_writing, said_by_context
 from .kv import Ids
 from .lockstep import LockStep
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-# Room kept behind a critique for the forced judgement and its label.
-RESERVE = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,35 +204,18 @@ class TransformersSlot:
     def __init__(self, backend: TransformersBackend, lockstep: LockStep[_Write | _Read], number: int):
         self._backend, self._lockstep, self._number = backend, lockstep, number
 
-    def _ids(self, prompt: Prompt, reserve: int) -> Ids:
-        text = self._backend.renderer.text(prompt)
-        limit = self._backend.max_context
-        # A token is rarely longer than this; text far over the limit is refused before it is tokenised.
-        if len(text) > 64 * limit:
-            raise ContextOverflow(f"the prompt has {len(text):,} characters; the model's context is {limit:,} tokens")
-        ids = np.asarray(self._backend.renderer.encode(prompt), dtype=np.int64)
-        if len(ids) + reserve > limit:
-            room = f" (with {reserve} kept for the judgement)" if reserve else ""
-            raise ContextOverflow(f"the prompt has {len(ids):,} tokens{room}; the model's context is {limit:,}")
-        return ids
-
     async def generate(self, prompt: Prompt, params: SamplingParams) -> Generation:
         """Continue the assistant's turn; see `Slot.generate`."""
-        ids = self._ids(prompt, RESERVE + 1)
-        room = self._backend.max_context - RESERVE - len(ids)
-        cut = room < params.max_tokens
-        if cut:
-            params = SamplingParams(room, params.stop, params.temperature, params.top_p, params.top_k, params.seed)
+        backend = self._backend
+        ids, params, bounded = fit_writing(backend.renderer, prompt, params, backend.max_context)
         answer: Generation = await self._lockstep.ask(self._number, _Write(ids, params))
-        if cut and answer.finish == "length":
-            return Generation(answer.text, "context", None, answer.prompt_tokens, answer.completion_tokens)
-        return answer
+        return said_by_context(answer, bounded)
 
     async def read_label(self, prompt: Prompt, labels: Labels, boundary: str) -> LabelReading:
         """Read the label distribution; see `Slot.read_label`."""
         paths = self._backend.labels.paths(labels, boundary)
         longest = max(len(path) for path in paths.nodes)
-        ids = self._ids(prompt, longest)
+        ids = fit(self._backend.renderer, prompt, self._backend.max_context, longest)
         reading: LabelReading = await self._lockstep.ask(self._number, _Read(ids, paths))
         return reading
 
