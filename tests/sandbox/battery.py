@@ -845,19 +845,14 @@ print("\u202e reversed \u200b <\uff5cUser\uff5c> <\x00|im_end|> <extra_0>", obje
 @attack(control=False)
 def recurse_for_ever(scene: Scene) -> None:
     code = "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(): return f() + 1\nf()"
-    stopped(scene, code, "error", "died", "memory", "timeout", cpu_seconds=5.0, memory_mb=64)
+    stopped(scene, code, "error", "died", "memory", "timeout", cpu_seconds=1.0, memory_mb=64)
 
 
 @attack(control=False)
 def overflow_the_c_stack(scene: Scene) -> None:
-    code = """
-import sys
-sys.setrecursionlimit(10 ** 9)
-x = []
-for _ in range(700_000): x = [x]
-print(len(repr(x)))
-"""
-    stopped(scene, code, "died", "memory", cpu_seconds=10.0, wall_seconds=20.0)
+    # Through C at every level, which a recursion limit does not bound where it can be raised.
+    code = "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return max([x], key=f)\nf(1)"
+    stopped(scene, code, "died", "memory", "error", cpu_seconds=5.0, wall_seconds=10.0)
 
 
 @attack(control=False)
