@@ -345,8 +345,8 @@ def test_a_whole_run_ends_cleanly_and_keeps_what_was_done(server, folder, trip):
         for result in stream:
             done.append(result)  # noqa: PERF402 - what came before the error is kept
 
-    with GenPRM(OpenAIBackend.connect(config), load_protocol("compact"), OffSandbox(), config) as judge:
-        with pytest.raises(BackendUnavailable, match="500"):
-            keep(judge.verify_many(solutions))
+    judge = GenPRM(OpenAIBackend.connect(config), load_protocol("compact"), OffSandbox(), config)
+    with judge, pytest.raises(BackendUnavailable, match="500"):
+        keep(judge.verify_many(solutions))
     assert len(done) >= 1
     assert all(step.reward is not None for result in done for step in result.steps)
