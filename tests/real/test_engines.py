@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -152,17 +153,15 @@ def test_a_prompt_over_the_context_is_unscored_and_never_cut(vllm_backend):
 def engine_processes():
     """Processes of vLLM's engine core among this process's descendants."""
     found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
             try:
-                with open(f"/proc/{entry}/stat") as stat:
-                    parent = int(stat.read().rsplit(")", 1)[1].split()[1])
-                with open(f"/proc/{entry}/cmdline") as file:
-                    name = file.read()
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                name = (entry / "cmdline").read_text()
             except OSError:
                 continue
             if parent == os.getpid() and ("EngineCore" in name or "spawn_main" in name):
-                found.append(int(entry))
+                found.append(int(entry.name))
     return found
 
 
