@@ -6,6 +6,7 @@ writes a file at a time.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -34,9 +35,9 @@ class ResultFile:
             UsageError: it holds results of other settings, is no result file, or another process writes it.
         """
         self.path = path
-        self.done: dict[str, str] = {}
-        """Ids in the file, each with its problem."""
-        self.first_errors: list[int | None] = []
+        self._done: dict[str, bytes] = {}  # id -> digest of its problem: a long file's problems would fill the memory
+        self.errors = 0
+        """Results in the file that have a wrong step."""
         self._wanted = {"model": model, "protocol.sha256": protocol_sha256, "config_sha256": config_sha256}
         self._lock = FileLock(f"{path}.lock", timeout=0)
         try:
@@ -91,8 +92,7 @@ class ResultFile:
                     f"{self.path} holds results with another {key} ({found[key]}, now {wanted}): "
                     "give another file, or the same settings"
                 )
-        self.done[identity] = problem
-        self.first_errors.append(first_error)
+        self._note(identity, problem, first_error)
 
     def holds(self, solution: Solution) -> bool:
         """True where this solution's result is in the file.
@@ -100,9 +100,9 @@ class ResultFile:
         Raises:
             InputError: the file holds another problem under the same id.
         """
-        if solution.id not in self.done:
+        if solution.id not in self._done:
             return False
-        if self.done[solution.id] != solution.problem:
+        if self._done[solution.id] != _digest(solution.problem):
             raise InputError(f"the id {solution.id!r} stands in {self.path} with another problem", field="id")
         return True
 
@@ -110,8 +110,11 @@ class ResultFile:
         """Append one result and make sure that it is on its way to the disk."""
         self._file.write(result.model_dump_json().encode("utf-8", "backslashreplace") + b"\n")
         self._file.flush()
-        self.done[result.id] = result.problem
-        self.first_errors.append(result.first_error)
+        self._note(result.id, result.problem, result.first_error)
+
+    def _note(self, identity: str, problem: str, first_error: int | None) -> None:
+        self._done[identity] = _digest(problem)
+        self.errors += first_error is not None and first_error >= 0
 
     def close(self) -> None:
         """Sync, close and unlock; safe to call twice."""
@@ -130,3 +133,7 @@ class ResultFile:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def _digest(problem: str) -> bytes:
+    return hashlib.blake2b(problem.encode("utf-8", "surrogatepass"), digest_size=8).digest()

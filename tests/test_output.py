@@ -39,7 +39,7 @@ def test_a_file_goes_on_where_it_ended(tmp_path):
     with ResultFile(path, **KEYS) as file:
         assert file.holds(Solution(id="a", problem="q", steps=("s",)))
         assert not file.holds(Solution(id="b", problem="q", steps=("s",)))
-        assert file.first_errors == [2]
+        assert file.errors == 1
         file.add(result("b"))
     assert ids(path) == ["a", "b"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import chain
@@ -89,7 +90,7 @@ class _Job:
             results = None
             if self.output is not None:
                 results = stack.enter_context(self._result_file(verifier.backend.model, verifier.protocol.ref.sha256))
-                self.errors_found += sum(1 for index in results.first_errors if index is not None and index >= 0)
+                self.errors_found += results.errors
             emit = _Emitter(self.as_json)
             waiting = self._fresh(chain([first], solutions), results, emit)
             bar = progress.add_task("judging", total=self.limit)
@@ -160,9 +161,8 @@ class _Emitter:
 
     def __init__(self, as_json: bool):
         self._as_json = as_json
-        self._order: list[str] = []
+        self._order: deque[str] = deque()
         self._ready: dict[str, VerificationResult] = {}
-        self._next = 0
 
     def expect(self, identity: str) -> None:
         """The next solution that will be judged."""
@@ -171,9 +171,8 @@ class _Emitter:
     def add(self, result: VerificationResult, progress: Progress) -> None:
         """Take a result and print all whose turn it is."""
         self._ready[result.id] = result
-        while self._next < len(self._order) and self._order[self._next] in self._ready:
-            self._print(self._ready.pop(self._order[self._next]), progress)
-            self._next += 1
+        while self._order and self._order[0] in self._ready:
+            self._print(self._ready.pop(self._order.popleft()), progress)
 
     def _print(self, result: VerificationResult, progress: Progress) -> None:
         if self._as_json:
