@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from statistics import fmean
 from types import TracebackType
@@ -59,6 +60,7 @@ class GenPRM:
         self._blocks = blocks
         self._outcome = outcome or _judge_outcome
         self._recall = Recall(cache)
+        self._judges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Judge] = weakref.WeakKeyDictionary()
         self._digest = self.config.digest()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -101,8 +103,12 @@ class GenPRM:
                 await asyncio.gather(*running, return_exceptions=True)
 
     def _judge(self) -> Judge:
-        box = BallotBox(self.backend, self.protocol, self.sandbox, self.config, self._blocks, self._recall)
-        return Judge(box)
+        """The running event loop's judge: all work of a loop shares one bound on critiques under way."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._judges:
+            box = BallotBox(self.backend, self.protocol, self.sandbox, self.config, self._blocks, self._recall)
+            self._judges[loop] = Judge(box)
+        return self._judges[loop]
 
     async def _verify(self, judge: Judge, solution: Solution) -> VerificationResult:
         cost = Cost()

@@ -219,6 +219,36 @@ def test_critiques_of_all_steps_votes_and_solutions_are_in_flight_at_once(trip):
     assert backend.most == 20
 
 
+def test_calls_that_run_side_by_side_share_one_bound_on_critiques(trip):
+    class Watching(ScriptedBackend):
+        running, most = 0, 0
+
+        def slot(self):
+            watching, inner = self, super().slot()
+
+            class Slot:
+                async def __aenter__(self):
+                    watching.running += 1
+                    watching.most = max(watching.most, watching.running)
+                    return await inner.__aenter__()
+
+                async def __aexit__(self, *error):
+                    watching.running -= 1
+                    return await inner.__aexit__(*error)
+
+            return Slot()
+
+    backend = Watching(ScriptedConfig(latency_seconds=0.005))
+    with make("compact", "backend.max_in_flight=5", backend=backend) as judge:
+
+        async def many():
+            return await asyncio.gather(*(judge.averify(trip) for _ in range(10)))
+
+        results = asyncio.run(many())
+    assert backend.most == 5
+    assert {result.first_error for result in results} == {1}
+
+
 def test_the_outcome_is_asked_for_only_with_a_reference_answer(trip):
     asked = []
 

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
+# In float32, so that what is compared is how labels are read: two engines' bfloat16 kernels alone differ by some 0.04.
 ENGINE_ARGS = {"enforce_eager": True}
 
 
@@ -31,7 +32,7 @@ def pytest_collection_modifyitems(items):
 def vllm_config():
     from genprm.config import BackendConfig
 
-    return BackendConfig(kind="vllm", dtype="bfloat16", max_context=2048, max_in_flight=64, engine_args=ENGINE_ARGS)
+    return BackendConfig(kind="vllm", dtype="float32", max_context=2048, max_in_flight=64, engine_args=ENGINE_ARGS)
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,7 @@ def vllm_server(embedded_folder, tmp_path_factory):
     # What `vllm serve` runs: the command itself asks for a distribution named vllm, which the CPU wheel is not.
     command = [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(embedded_folder)),
-        *("--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16"),
+        *("--host", "127.0.0.1", "--port", str(port), "--dtype", "float32"),
         *("--max-model-len", "2048", "--enforce-eager", "--max-logprobs", "128"),
     ]
     env = {**os.environ, "VLLM_CPU_NUM_OF_RESERVED_CPU": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}

@@ -44,7 +44,7 @@ def verifier(backend, *overrides):
 def transformers_backend(embedded_folder):
     from genprm.backends.transformers import TransformersBackend
 
-    config = BackendConfig(dtype="bfloat16", device="cpu", max_context=2048)
+    config = BackendConfig(dtype="float32", device="cpu", max_context=2048)
     backend = TransformersBackend.load(embedded_folder, name="smollm2-135m", config=config)
     yield backend
     backend.close()
