@@ -66,6 +66,12 @@ sympy.diff(_x**3, _x), sympy.factor(_x**2 - 1), sympy.expand((_x + 1) ** 3), sym
 sympy.Matrix([[1, 2], [3, 4]]).det(), sympy.factorint(84), sympy.N(sympy.pi), sympy.sympify("1/3"), sympy.latex(_x)
 """
 
+TOUCH = """
+import sympy
+sympy.solve(sympy.Symbol("x") ** 2 - 3 * sympy.Symbol("x") + 2)
+"""
+"""Run in a child that waits for code; see `inside/child.py`."""
+
 _SYSTEM_FILES = ("/dev/null", "/dev/urandom", "/etc/ld.so.cache")
 _SYSTEM_FOLDERS = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/nix/store")
 _ZONES = "/usr/share/zoneinfo"
@@ -141,6 +147,7 @@ def server_command(control: int, *, landlock: bool) -> list[str]:
         "landlock": landlock,
         "modules": MODULES,
         "warm_up": WARM_UP,
+        "touch": TOUCH,
     }
     return [interpreter(), "-s", "-S", "-P", "-B", "-X", "utf8", str(INSIDE), json.dumps(options)]
 

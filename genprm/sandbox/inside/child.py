@@ -9,14 +9,17 @@ from __future__ import annotations
 import io
 import os
 import random
+import select
 import struct
 import sys
+from types import CodeType
 
 from .blocks import Blocks
 
 CHANNEL = 3
 HEADER = struct.Struct("!BI")
 ECHO, SILENT = 1, 2
+_PATIENCE_MILLISECONDS = 30
 
 
 def _seed() -> None:
@@ -41,12 +44,33 @@ def _read(count: int) -> bytes:
     return b"".join(parts)
 
 
-def serve() -> None:
-    """Run blocks until the client closes the channel."""
+def _touch(program: CodeType) -> None:
+    """Write to the pages that a first equation writes to, if no code comes at once.
+
+    After a fork the first write to each page copies it, which takes longer than solving the equation. Nothing that
+    code can see is changed by it but what sympy keeps to be faster: dummies are numbered as if it had not been.
+    """
+    poll = select.poll()
+    poll.register(CHANNEL, select.POLLIN)
+    if not poll.poll(_PATIENCE_MILLISECONDS):
+        dummy = sys.modules["sympy.core.symbol"].Dummy
+        count = getattr(dummy, "_count", None)
+        exec(program, {})
+        if count is not None:
+            dummy._count = count
+
+
+def serve(touch: CodeType) -> None:
+    """Run blocks until the client closes the channel.
+
+    Args:
+        touch: a fixed program of the client's own, to be run while nobody waits.
+    """
     # Lines go out as they are made, so that they are not lost when the process is killed.
     out = io.TextIOWrapper(
         io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="backslashreplace", line_buffering=True
     )
+    _touch(touch)
     _seed()
     blocks = Blocks(out)
     while True:

@@ -23,6 +23,7 @@ import socket
 import struct
 import sys
 import time
+from types import CodeType
 from typing import Any
 
 from . import child, confine
@@ -88,8 +89,8 @@ class Job:
 class Server:
     """The loop over the control socket, the watch sockets and the children's ends."""
 
-    def __init__(self, control: socket.socket, ruleset: int | None):
-        self.control, self.ruleset = control, ruleset
+    def __init__(self, control: socket.socket, ruleset: int | None, touch: CodeType):
+        self.control, self.ruleset, self.touch = control, ruleset, touch
         self.pid = os.getpid()
         self.size = confine.address_space_bytes()
         self.jobs: dict[int, Job] = {}
@@ -158,7 +159,7 @@ class Server:
             except (confine.ConfinementError, OSError, ValueError) as error:
                 os.write(child.CHANNEL, f"x{error}".encode())
             else:
-                child.serve()
+                child.serve(self.touch)
                 code = 0
         finally:
             os._exit(code)
@@ -210,7 +211,7 @@ def _preload(modules: list[str], warm_up: str) -> dict[str, str]:
 
 
 def main(argument: str) -> None:
-    """Start from one JSON argument: control, sys_path, readable, landlock, modules, warm_up."""
+    """Start from one JSON argument: control, sys_path, readable, landlock, modules, warm_up, touch."""
     options: dict[str, Any] = json.loads(argument)
     number = os.dup2(options["control"], _FIRST_FREE, inheritable=False)
     confine.close_from(_FIRST_FREE + 1)
@@ -224,6 +225,7 @@ def main(argument: str) -> None:
     ruleset = None
     try:
         site.setquit()  # `exit` and `quit`, which programs expect; `site` itself was not run
+        touch = compile(options["touch"], "<touch>", "exec")
         hello["versions"] = _preload(options["modules"], options["warm_up"])
         if options["landlock"] and (abi := confine.landlock_abi()) > 0:
             ruleset = confine.make_ruleset(options["readable"], abi)
@@ -243,6 +245,6 @@ def main(argument: str) -> None:
     gc.collect()
     gc.freeze()  # children then do not write to, and so copy, the pages of old objects
     try:
-        Server(control, ruleset).loop()
+        Server(control, ruleset, touch).loop()
     finally:
         os._exit(0)
