@@ -120,11 +120,15 @@ class ServerProcess:
         if self.owner == os.getpid():
             try:
                 self._process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:  # stopped or stuck: end the server itself, then its wrapper
+            except subprocess.TimeoutExpired:  # stopped or stuck, the wrapper or the server in it
+                below = _below(self._process.pid)
                 with contextlib.suppress(OSError):
                     if self._pidfd >= 0:
                         signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
                 self._process.kill()
+                for pid in below:
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
                 self._process.wait()
         if self._pidfd >= 0:
             os.close(self._pidfd)
@@ -135,3 +139,12 @@ class ServerProcess:
         self._lock = threading.Lock()
         self._process.returncode = 0  # not this process' child: nothing to wait for
         self.close()
+
+
+def _below(pid: int) -> list[int]:
+    """The processes below one, as far as the kernel lists them: a stopped wrapper does not end with its parent."""
+    try:
+        children = [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*children, *(deeper for child in children for deeper in _below(child))]

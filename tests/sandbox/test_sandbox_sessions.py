@@ -197,11 +197,16 @@ def test_a_stopped_server_does_not_hang_the_client(monkeypatch):
     with EmbeddedSandbox(Limits(wall_seconds=0.3), workers=1, cache_size=0) as sandbox:
         session = sandbox.open()
         session.run_sync("1")
-        for pid in [*sandbox.server_pids, *descendants(sandbox.server_pids[-1])]:
+        stopped = [*sandbox.server_pids, *descendants(sandbox.server_pids[-1])]
+        for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         check = session.run_sync("2")
         assert (check.status, check.output) == ("ok", "2")
         session.close()
+    end = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in stopped) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not [pid for pid in stopped if Path(f"/proc/{pid}").exists()]
 
 
 def test_a_server_is_replaced_after_its_share_of_sessions(monkeypatch):
