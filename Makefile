@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PYTEST_ARGS ?=
 
-.PHONY: verify test test-vllm gpu-check lint bench clean
+.PHONY: verify test test-vllm gpu-check soak lint bench clean
 
 verify: $(VENV)/.installed  ## judge the example with the embedded model
 	$(BIN)/genprm verify examples/solution.json --table
@@ -19,6 +19,9 @@ test-vllm: $(VENV)-vllm/.installed  ## real engines: vLLM in process and its ser
 
 gpu-check:  ## the same on CUDA, in an environment that has vllm: make gpu-check VENV=path
 	$(BIN)/python -m pytest tests/real $(PYTEST_ARGS)
+
+soak: $(VENV)/.installed-dev  ## ten thousand runs of mixed good and hostile code in the sandbox
+	GENPRM_SOAK_RUNS=10000 $(BIN)/python -m pytest tests/sandbox -k soak --timeout 3600
 
 lint: $(VENV)/.installed-dev  ## style and types
 	$(BIN)/ruff check .

@@ -39,7 +39,9 @@ def load(config: Config | str = "default", *, overrides: Iterable[str] = (), say
     protocol = load_protocol(settings.verify.protocol)
     protocol.parts(settings.verify.mode)
     limits = settings.sandbox
-    sandbox = open_sandbox(limits.kind, limits, url=limits.url, workers=limits.workers)
+    sandbox = open_sandbox(
+        limits.kind, limits, url=limits.url, workers=limits.workers, level=limits.level, trust=limits.trust
+    )
     try:
         backend = make_backend(settings, say)
     except BaseException:

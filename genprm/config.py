@@ -167,6 +167,10 @@ class SandboxConfig(Limits):
     """Address of a SandboxFusion-style service, for `kind: http`."""
     workers: int | None = Field(default=None, ge=1)
     """Blocks that run at once; None = one a core."""
+    level: str | None = None
+    """The one level to accept, e.g. `L3`; None = the best that works here."""
+    trust: bool = False
+    """`kind: http`: go on although the service lets canaries through; results then say `http-unverified`."""
 
     @field_validator("kind", mode="before")
     @classmethod
@@ -218,7 +222,7 @@ class Config(Section):
         """Every setting that can change a result, less the sections or keys named in `without`."""
         speed: Any = {
             "backend": SPEED_ONLY,
-            "sandbox": {"workers", "url"},
+            "sandbox": {"workers", "url", "level", "trust"},
             "scripted": {"latency_seconds"},
             "card": True,
             "cache": True,
