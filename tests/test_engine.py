@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from genprm.backends.base import SamplingParams
-from genprm.backends.engine import Engine, sample
+from genprm.backends.engine import Engine
 from genprm.backends.kv import PrefixStore, RowState, common_prefix
+from genprm.backends.sampling import sample
 
 GREEDY = SamplingParams(max_tokens=24)
 

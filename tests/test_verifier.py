@@ -194,25 +194,28 @@ def test_results_of_a_stream_carry_their_own_solutions():
         assert results[str(i)].first_error == (0 if i % 2 else -1)
 
 
+class Watching(ScriptedBackend):
+    """Counts the critiques that are under way at once."""
+
+    running, most = 0, 0
+
+    def slot(self):
+        watching, inner = self, super().slot()
+
+        class Slot:
+            async def __aenter__(self):
+                watching.running += 1
+                watching.most = max(watching.most, watching.running)
+                return await inner.__aenter__()
+
+            async def __aexit__(self, *error):
+                watching.running -= 1
+                return await inner.__aexit__(*error)
+
+        return Slot()
+
+
 def test_critiques_of_all_steps_votes_and_solutions_are_in_flight_at_once(trip):
-    class Watching(ScriptedBackend):
-        running, most = 0, 0
-
-        def slot(self):
-            watching, inner = self, super().slot()
-
-            class Slot:
-                async def __aenter__(self):
-                    watching.running += 1
-                    watching.most = max(watching.most, watching.running)
-                    return await inner.__aenter__()
-
-                async def __aexit__(self, *error):
-                    watching.running -= 1
-                    return await inner.__aexit__(*error)
-
-            return Slot()
-
     backend = Watching(ScriptedConfig(latency_seconds=0.01))
     with make("compact", "verify.votes=4", "backend.max_in_flight=20", backend=backend) as judge:
         list(judge.verify_many([trip, trip.model_copy(update={"id": "b"})]))
@@ -220,24 +223,6 @@ def test_critiques_of_all_steps_votes_and_solutions_are_in_flight_at_once(trip):
 
 
 def test_calls_that_run_side_by_side_share_one_bound_on_critiques(trip):
-    class Watching(ScriptedBackend):
-        running, most = 0, 0
-
-        def slot(self):
-            watching, inner = self, super().slot()
-
-            class Slot:
-                async def __aenter__(self):
-                    watching.running += 1
-                    watching.most = max(watching.most, watching.running)
-                    return await inner.__aenter__()
-
-                async def __aexit__(self, *error):
-                    watching.running -= 1
-                    return await inner.__aexit__(*error)
-
-            return Slot()
-
     backend = Watching(ScriptedConfig(latency_seconds=0.005))
     with make("compact", "backend.max_in_flight=5", backend=backend) as judge:
 

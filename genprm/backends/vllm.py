@@ -11,19 +11,15 @@ critiques can be reproduced.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import math
 import os
-import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from ..config import BackendConfig
-from ..errors import BackendUnavailable, ModelUnavailable
+from ..errors import BackendUnavailable
 from ..labels import LabelPaths, LabelReader, Path
 from ..models import offline
 from ..prompting import Prompt
@@ -31,18 +27,14 @@ from ..rendering import ChatRenderer
 from .base import Finish, Generation, LabelReading, Labels, SamplingParams
 from .fitting import fit, fit_writing, said_by_context
 from .kv import Ids
-from .lockstep import LockStep
+from .vllm_drivers import AsyncDriver, OfflineDriver
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 # What vLLM takes in one request.
 MAX_TOKEN_IDS = 128
-# An engine that has been told to end gets this long before its processes are left to the operating system.
-CLOSE_SECONDS = 20.0
 CPU_SETTINGS = {"VLLM_CPU_NUM_OF_RESERVED_CPU": "0", "VLLM_CPU_KVCACHE_SPACE": "2"}
-
-Complete = Callable[[int, Ids, Any], Awaitable[Any]]
 
 
 class VllmBackend:
@@ -208,165 +200,6 @@ class VllmSlot:
         return LabelReading(paths.read(logs).probs, None, len(ids))
 
 
-class AsyncDriver:
-    """vLLM's asynchronous engine on an event loop of its own, so that any loop and thread may ask it."""
-
-    def __init__(self, arguments: Callable[[], Any], config: BackendConfig):
-        self._arguments, self._config = arguments, config
-        self._engine: Any = None
-        self._lora: Any = None
-        self._dead: str | None = None
-        self._numbers = itertools.count()
-        self._heard = time.monotonic()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="genprm-vllm", daemon=True)
-        self._thread.start()
-
-    def start(self) -> tuple[Any, int]:
-        """Start the engine; returns its tokenizer and context."""
-        tokenizer, max_context = self._wait(self._start())
-        return tokenizer, int(max_context)
-
-    async def _start(self) -> tuple[Any, int]:
-        from vllm.v1.engine.async_llm import AsyncLLM
-
-        try:
-            engine_args = self._arguments()
-            self._engine = AsyncLLM.from_engine_args(engine_args)
-            if self._config.lora:
-                from vllm.lora.request import LoRARequest
-
-                self._lora = LoRARequest("adapter", 1, self._config.lora)
-        except (OSError, FileNotFoundError) as error:
-            raise ModelUnavailable(f"vLLM cannot load the model: {_first_line(error)}") from error
-        except Exception as error:
-            raise BackendUnavailable(f"vLLM's engine does not start: {_first_line(error)}") from error
-        tokenizer = self._engine.get_tokenizer()
-        if asyncio.iscoroutine(tokenizer):
-            tokenizer = await tokenizer
-        return tokenizer, int(self._engine.model_config.max_model_len)
-
-    @asynccontextmanager
-    async def seat(self, _number: int) -> AsyncIterator[Callable[[Ids, Any], Awaitable[Any]]]:
-        """Asks the engine from the caller's own event loop."""
-
-        async def complete(ids: Ids, params: Any) -> Any:
-            future = asyncio.run_coroutine_threadsafe(self._complete(ids, params), self._loop)
-            return await asyncio.wrap_future(future)
-
-        yield complete
-
-    async def _complete(self, ids: Ids, params: Any) -> Any:
-        from vllm import TokensPrompt
-        from vllm.sampling_params import RequestOutputKind
-
-        if self._dead is not None:
-            raise BackendUnavailable(self._dead)
-        params.output_kind = RequestOutputKind.FINAL_ONLY
-        identity = f"genprm-{next(self._numbers)}"
-        prompt = TokensPrompt(prompt_token_ids=ids.tolist())
-        stream = self._engine.generate(prompt, params, identity, lora_request=self._lora)
-        answer = asyncio.ensure_future(_last(stream))
-        self._heard = max(self._heard, time.monotonic()) if self._dead is None else self._heard
-        try:
-            while not answer.done():
-                await asyncio.wait([answer], timeout=min(1.0, self._config.stall_seconds / 4))
-                if not answer.done():
-                    self._check()
-            result = answer.result()
-        except BackendUnavailable:
-            raise
-        except asyncio.CancelledError:
-            with contextlib.suppress(Exception):
-                await self._engine.abort(identity)
-            raise
-        except Exception as error:
-            if type(error).__name__ in ("EngineDeadError", "EngineGenerateError") or self._engine.errored:
-                self._dead = f"vLLM's engine has died: {_first_line(error)}"
-                raise BackendUnavailable(self._dead) from error
-            raise BackendUnavailable(f"vLLM refused a request: {_first_line(error)}") from error
-        finally:
-            answer.cancel()
-        self._heard = time.monotonic()
-        return result
-
-    def _check(self) -> None:
-        """Raise where the engine is dead or has been silent for too long while it has work."""
-        if self._dead is None and self._engine.errored:
-            self._dead = "vLLM's engine has died"
-        silent = time.monotonic() - self._heard
-        if self._dead is None and silent > self._config.stall_seconds:
-            self._dead = f"vLLM's engine has given nothing for {silent:.0f} s (backend.stall_seconds)"
-        if self._dead is not None:
-            raise BackendUnavailable(self._dead)
-
-    def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
-    def close(self) -> None:
-        """End the engine and its loop; one that does not end in time is left to the operating system."""
-        if self._loop.is_closed():
-            return
-        engine, self._engine = self._engine, None
-        self._dead = self._dead or "the engine is closed"
-        if engine is not None:
-            # A dead engine may hang its own shutdown.
-            ending = threading.Thread(target=engine.shutdown, daemon=True)
-            ending.start()
-            ending.join(CLOSE_SECONDS)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSE_SECONDS)
-        if not self._thread.is_alive():
-            self._loop.close()
-
-
-class OfflineDriver:
-    """A caller's `LLM`, whose `generate` takes whole batches: all open seats' requests go in together."""
-
-    def __init__(self, llm: Any):
-        self._llm = llm
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="genprm-vllm")
-        self._loops: dict[int, LockStep[tuple[Ids, Any]]] = {}
-
-    @asynccontextmanager
-    async def seat(self, _number: int) -> AsyncIterator[Callable[[Ids, Any], Awaitable[Any]]]:
-        """Asks together with all other open seats of this event loop."""
-        loop = id(asyncio.get_running_loop())
-        lockstep = self._loops.setdefault(loop, LockStep(self._run, self._executor))
-        slot = lockstep.open()
-        waiting = asyncio.Lock()
-
-        async def complete(ids: Ids, params: Any) -> Any:
-            async with waiting:  # a seat asks one thing at a time
-                return await lockstep.ask(slot, (ids, params))
-
-        try:
-            yield complete
-        finally:
-            lockstep.leave(slot)
-
-    def _run(self, requests: Sequence[tuple[Ids, Any]]) -> Sequence[Any]:
-        from vllm import TokensPrompt
-
-        prompts = [TokensPrompt(prompt_token_ids=ids.tolist()) for ids, _ in requests]
-        try:
-            outputs = self._llm.generate(prompts, [params for _, params in requests], use_tqdm=False)
-        except Exception as error:
-            raise BackendUnavailable(f"vLLM's engine has failed: {_first_line(error)}") from error
-        return list(outputs)
-
-    def close(self) -> None:
-        """The `LLM` is the caller's; only this object's thread ends."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
-
-
-async def _last(stream: AsyncIterator[Any]) -> Any:
-    results = [result async for result in stream]
-    if not results:
-        raise BackendUnavailable("vLLM ended a request without an answer")
-    return results[-1]
-
-
 def _behind(ids: Ids, path: Path) -> Ids:
     import numpy as np
 
@@ -379,7 +212,3 @@ def _prepare_environment() -> None:
         os.environ.setdefault(key, value)
     if offline():
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

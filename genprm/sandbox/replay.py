@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -86,7 +87,7 @@ class Pool:
                 self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-class ReplaySession:
+class ReplaySession(ABC):
     """A session whose state is the list of its earlier blocks."""
 
     def __init__(self, pool: Pool, limits: Limits):
@@ -117,9 +118,9 @@ class ReplaySession:
                 self._history.append(source)
             return check
 
+    @abstractmethod
     def execute(self, blocks: list[str]) -> CodeCheck:
         """Run the program of all blocks."""
-        raise NotImplementedError
 
 
 def _unavailable(source: str, reason: str) -> CodeCheck:
