@@ -198,7 +198,13 @@ def test_a_killed_run_goes_on_with_each_record_once(tmp_path, how):
     write(path, *({**GOOD, "id": str(i)} for i in range(60)))
     slow = ["--set", "scripted.latency_seconds=0.05", "--set", "backend.max_in_flight=4"]
     command = [sys.executable, "-m", "genprm.cli", "verify", path, *SCRIPTED, *slow, "-o", out]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # A shell's background job ignores SIGINT, and its children would too.
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not out.exists() or out.read_text().count("\n") < 10):
         time.sleep(0.02)

@@ -106,3 +106,11 @@ def label(
 
     settings = effective_config(config, model=model, votes=None, seed=None, overrides=set_ or [])
     show(bench_label(settings), as_json=as_json)
+
+
+@app.command()
+def remote(as_json: Annotated[bool, _JSON] = False) -> None:
+    """A run against a local server of 50 ms a call beside the least that it can take at 256 in flight."""
+    from ..bench.remote import bench_remote
+
+    show(bench_remote(), as_json=as_json)

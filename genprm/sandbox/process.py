@@ -104,11 +104,15 @@ class ServerProcess:
         Raises:
             ServerLostError: the server has gone.
         """
-        with self._lock:
-            if not self.alive:
-                raise ServerLostError("the fork server has ended")
-            self.started += 1
-            return Channel(self._control, limits)
+        try:
+            with self._lock:
+                if not self.alive:
+                    raise ServerLostError("the fork server has ended")
+                self.started += 1
+                return Channel(self._control, limits)
+        except ServerLostError:
+            self.close()  # it may have died while nobody used it; the next one who asks gets a new one
+            raise
 
     def close(self) -> None:
         """End the server with all its children; safe to call twice."""

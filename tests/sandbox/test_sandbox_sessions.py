@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -141,12 +142,28 @@ def test_state_that_cannot_be_made_again_in_time_is_reported_lost(sandbox):
     session.close()
 
 
+def kill_all(pid: int) -> None:
+    """A server with its wrapper and children; the first to go may take the others with it."""
+    for victim in [*descendants(pid), pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+
+
+def test_a_server_that_dies_while_nobody_uses_it_is_replaced(sandbox):
+    sandbox.open().run_sync("1")
+    kill_all(sandbox.server_pids[-1])
+    for _ in range(3):
+        session = sandbox.open()
+        check = session.run_sync("6 * 7")
+        session.close()
+        assert (check.status, check.output) == ("ok", "42")
+
+
 def test_a_killed_server_is_replaced_and_the_run_repeated(sandbox):
     session = sandbox.open()
     session.run_sync("x = 41")
     before = sandbox.server_pids
-    for pid in [*descendants(before[-1]), before[-1]]:
-        os.kill(pid, signal.SIGKILL)
+    kill_all(before[-1])
     check = session.run_sync("x + 1")
     assert (check.status, check.output) == ("ok", "42")
     assert sandbox.server_pids != before
@@ -163,8 +180,7 @@ def test_a_server_killed_during_a_run_is_replaced_and_the_run_repeated(sandbox):
 
     def kill() -> None:
         time.sleep(0.3)
-        for pid in [*descendants(pids[-1]), pids[-1]]:
-            os.kill(pid, signal.SIGKILL)
+        kill_all(pids[-1])
 
     thread = threading.Thread(target=kill)
     thread.start()
