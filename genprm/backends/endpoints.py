@@ -8,6 +8,7 @@ at once. Nothing is tried again without being counted.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import time
@@ -24,6 +25,7 @@ from ..errors import BackendUnavailable
 
 # An endpoint that failed is left alone for as long as it has failed in a row, up to this.
 MAX_REST_SECONDS = 30.0
+CONNECTIONS_A_CLIENT = 8
 ERROR_CHARS = 300
 
 
@@ -99,7 +101,8 @@ class Endpoints:
             for limit, by_tokens in ((config.requests_per_minute, False), (config.tokens_per_minute, True))
             if limit is not None
         ]
-        self._clients: dict[int, httpx.AsyncClient] = {}
+        self._clients: dict[int, list[httpx.AsyncClient]] = {}
+        self._turn = itertools.count()
         self._jitter = random.Random()
 
     @property
@@ -126,8 +129,7 @@ class Endpoints:
 
     async def close(self) -> None:
         """Close this event loop's connections."""
-        client = self._clients.pop(id(asyncio.get_running_loop()), None)
-        if client is not None:
+        for client in self._clients.pop(id(asyncio.get_running_loop()), []):
             await client.aclose()
 
     async def _persist(self, method: str, path: str, body: Mapping[str, Any] | None, tokens: int) -> dict[str, Any]:
@@ -186,13 +188,22 @@ class Endpoints:
         return answer
 
     def _client(self) -> httpx.AsyncClient:
-        """One client an event loop: connections belong to the loop that made them."""
+        """One of this event loop's clients, in turn: connections belong to the loop that made them.
+
+        A client looks through all its connections for each request and for each of them counts the idle ones, so
+        that one client with hundreds spends its time on that. Many small ones do not.
+        """
         loop = id(asyncio.get_running_loop())
         if loop not in self._clients:
             timeout = httpx.Timeout(self.config.read_seconds, connect=self.config.connect_seconds, pool=None)
-            limits = httpx.Limits(max_connections=self.config.max_in_flight * 2, max_keepalive_connections=None)
-            self._clients[loop] = httpx.AsyncClient(timeout=timeout, limits=limits)
-        return self._clients[loop]
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=2 * CONNECTIONS_A_CLIENT)
+            trust = httpx.create_ssl_context()
+            count = max(1, self.config.max_in_flight // CONNECTIONS_A_CLIENT)
+            self._clients[loop] = [
+                httpx.AsyncClient(timeout=timeout, limits=limits, verify=trust) for _ in range(count)
+            ]
+        clients = self._clients[loop]
+        return clients[next(self._turn) % len(clients)]
 
     def _headers(self) -> dict[str, str]:
         key = os.environ.get(self.config.api_key_env, "")
