@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 
 # What vLLM takes in one request.
 MAX_TOKEN_IDS = 128
-CPU_SETTINGS = {"VLLM_CPU_NUM_OF_RESERVED_CPU": "0", "VLLM_CPU_KVCACHE_SPACE": "2"}
+SETTINGS = {
+    "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+    "VLLM_CPU_KVCACHE_SPACE": "2",
+    # vLLM logs to standard output, which holds results and nothing else.
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+}
 
 
 class VllmBackend:
@@ -208,7 +214,7 @@ def _behind(ids: Ids, path: Path) -> Ids:
 
 def _prepare_environment() -> None:
     """Settings that vLLM reads at import, where the user has not set them."""
-    for key, value in CPU_SETTINGS.items():
+    for key, value in SETTINGS.items():
         os.environ.setdefault(key, value)
     if offline():
         os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -12,7 +12,7 @@ import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -35,6 +35,8 @@ class AsyncDriver:
         self._dead: str | None = None
         self._numbers = itertools.count()
         self._heard = time.monotonic()
+        self._open = 0
+        self._probe: asyncio.Future[Any] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="genprm-vllm", daemon=True)
         self._thread.start()
@@ -74,40 +76,45 @@ class AsyncDriver:
         yield complete
 
     async def _complete(self, ids: Ids, params: Any) -> Any:
-        from vllm import TokensPrompt
-        from vllm.sampling_params import RequestOutputKind
-
         if self._dead is not None:
             raise BackendUnavailable(self._dead)
-        params.output_kind = RequestOutputKind.FINAL_ONLY
-        identity = f"genprm-{next(self._numbers)}"
-        prompt = TokensPrompt(prompt_token_ids=ids.tolist())
-        stream = self._engine.generate(prompt, params, identity, lora_request=self._lora)
-        answer = asyncio.ensure_future(_last(stream))
-        self._heard = max(self._heard, time.monotonic()) if self._dead is None else self._heard
+        if not self._open:
+            self._heard = time.monotonic()  # nothing was asked, so silence until now says nothing
+        self._open += 1
+        answer = asyncio.ensure_future(self._ask(ids.tolist(), params))
         try:
             while not answer.done():
                 await asyncio.wait([answer], timeout=min(1.0, self._config.stall_seconds / 4))
                 if not answer.done():
-                    self._check()
-            result = answer.result()
+                    self._check(ids)
+            return answer.result()
         except BackendUnavailable:
             raise
-        except asyncio.CancelledError:
-            with contextlib.suppress(Exception):
-                await self._engine.abort(identity)
-            raise
         except Exception as error:
-            if type(error).__name__ in ("EngineDeadError", "EngineGenerateError") or self._engine.errored:
-                self._dead = f"vLLM's engine has died: {_first_line(error)}"
+            if self._engine is None or self._engine.errored:
+                self._dead = self._dead or f"vLLM's engine has died: {_first_line(error)}"
                 raise BackendUnavailable(self._dead) from error
             raise BackendUnavailable(f"vLLM refused a request: {_first_line(error)}") from error
         finally:
-            answer.cancel()
+            self._open -= 1
+            if not answer.done():
+                # The engine drops a request whose asker is cancelled; a dead one may never say so.
+                answer.cancel()
+                await asyncio.wait([answer], timeout=1.0)
+
+    async def _ask(self, ids: list[int], params: Any) -> Any:
+        from vllm.inputs import tokens_input
+        from vllm.sampling_params import RequestOutputKind
+
+        params.output_kind = RequestOutputKind.FINAL_ONLY
+        identity = f"genprm-{next(self._numbers)}"
+        prompt = tokens_input(prompt_token_ids=ids)
+        stream = self._engine.generate(prompt, params, identity, lora_request=self._lora)
+        result = await _last(stream)
         self._heard = time.monotonic()
         return result
 
-    def _check(self) -> None:
+    def _check(self, ids: Ids) -> None:
         """Raise where the engine is dead or has been silent for too long while it has work."""
         if self._dead is None and self._engine.errored:
             self._dead = "vLLM's engine has died"
@@ -116,6 +123,11 @@ class AsyncDriver:
             self._dead = f"vLLM's engine has given nothing for {silent:.0f} s (backend.stall_seconds)"
         if self._dead is not None:
             raise BackendUnavailable(self._dead)
+        if silent > self._config.stall_seconds / 2 and (self._probe is None or self._probe.done()):
+            # A long critique is silent until its end; a living engine answers one token beside it.
+            from vllm import SamplingParams
+
+            self._probe = asyncio.ensure_future(self._ask([int(ids[0])], SamplingParams(max_tokens=1, temperature=0.0)))
 
     def _wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
@@ -127,6 +139,8 @@ class AsyncDriver:
         engine, self._engine = self._engine, None
         self._dead = self._dead or "the engine is closed"
         if engine is not None:
+            with contextlib.suppress(Exception):
+                asyncio.run_coroutine_threadsafe(self._silence(engine), self._loop).result(CLOSE_SECONDS)
             # A dead engine may hang its own shutdown.
             ending = threading.Thread(target=engine.shutdown, daemon=True)
             ending.start()
@@ -135,6 +149,13 @@ class AsyncDriver:
         self._thread.join(CLOSE_SECONDS)
         if not self._thread.is_alive():
             self._loop.close()
+
+    async def _silence(self, engine: Any) -> None:
+        """End the task that listens to the engine, which would report the engine's end as its death."""
+        tasks = [task for task in (engine.output_handler, self._probe) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class OfflineDriver:
@@ -166,11 +187,30 @@ class OfflineDriver:
         from vllm import TokensPrompt
 
         prompts = [TokensPrompt(prompt_token_ids=ids.tolist()) for ids, _ in requests]
+        params = [wanted for _, wanted in requests]
+        outputs: Future[Any] = Future()
+
+        def generate() -> None:
+            try:
+                outputs.set_result(self._llm.generate(prompts, params, use_tqdm=False))
+            except BaseException as error:
+                outputs.set_exception(error)
+
+        # `generate` waits for ever for an engine that was killed: in a thread that nothing waits for in turn.
+        threading.Thread(target=generate, name="genprm-vllm-generate", daemon=True).start()
+        while not wait([outputs], timeout=1.0).done:
+            if self._is_dead():
+                raise BackendUnavailable("vLLM's engine has died")
         try:
-            outputs = self._llm.generate(prompts, [params for _, params in requests], use_tqdm=False)
+            return list(outputs.result())
         except Exception as error:
-            raise BackendUnavailable(f"vLLM's engine has failed: {_first_line(error)}") from error
-        return list(outputs)
+            said = "has died" if self._is_dead() else f"has failed: {_first_line(error)}"
+            raise BackendUnavailable(f"vLLM's engine {said}") from error
+
+    def _is_dead(self) -> bool:
+        # An engine inside this very process has no such resources, and dies with it.
+        resources = getattr(self._llm.llm_engine.engine_core, "resources", None)
+        return bool(getattr(resources, "engine_dead", False))
 
     def close(self) -> None:
         """The `LLM` is the caller's; only this object's thread ends."""

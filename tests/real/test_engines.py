@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -165,6 +168,104 @@ def engine_processes():
     return found
 
 
+@pytest.fixture(scope="module")
+def own_llm(embedded_folder):
+    """An offline `LLM` as a user makes one, and its engine's processes."""
+    from vllm import LLM
+
+    from .conftest import ENGINE_ARGS
+
+    before = set(engine_processes())
+    llm = LLM(str(embedded_folder), dtype="float32", max_model_len=2048, **ENGINE_ARGS)
+    return llm, set(engine_processes()) - before
+
+
+def test_a_users_own_llm_is_wrapped_and_reads_the_same_labels(own_llm, vllm_backend, critiques):
+    from genprm.backends.vllm import VllmBackend
+
+    backend = VllmBackend.from_vllm(own_llm[0])
+    try:
+        pairs = list(zip(labels_of(backend, critiques[:20]), labels_of(vllm_backend, critiques[:20]), strict=True))
+        assert max(abs(a.probs["Yes"] - b.probs["Yes"]) for a, b in pairs) <= 0.01
+        assert max(abs(a.mass - b.mass) for a, b in pairs) <= 0.01
+        judge = verifier(backend, "verify.mode=analyze")
+        result = judge.verify(workload(1)[0])
+        judge.sandbox.close()
+        assert all(step.reward is not None for step in result.steps)
+    finally:
+        backend.close()
+        backend.close()
+
+
+def test_a_users_own_llm_whose_engine_is_killed_is_an_error_and_no_hang(own_llm):
+    from genprm.backends.vllm import VllmBackend
+
+    llm, engines = own_llm
+    assert engines
+    backend = VllmBackend.from_vllm(llm)
+    start = time.monotonic()
+    with pytest.raises(BackendUnavailable, match="died"):
+        asyncio.run(killed_while_writing(backend, engines))
+    backend.close()
+    assert time.monotonic() - start < 60
+
+
+def test_a_cancelled_critique_leaves_the_engine(vllm_backend):
+    async def cancelled():
+        writing = asyncio.ensure_future(write(vllm_backend))
+        await asyncio.sleep(1)
+        processor = vllm_backend.driver._engine.output_processor
+        assert processor.get_num_unfinished_requests() == 1
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        await asyncio.sleep(1.5)
+        return processor.get_num_unfinished_requests()
+
+    assert asyncio.run(cancelled()) == 0
+
+
+def test_a_critique_longer_than_the_stall_limit_is_no_stall_while_the_engine_lives(vllm_backend):
+    driver = vllm_backend.driver
+    config = driver._config
+    driver._config = config.model_copy(update={"stall_seconds": 2.0})
+    start = time.monotonic()
+    try:
+        answer = asyncio.run(write(vllm_backend))
+    finally:
+        driver._config = config
+    assert answer.completion_tokens > 20
+    assert time.monotonic() - start > 2.0
+
+
+def test_standard_output_holds_results_and_nothing_else(tmp_path):
+    source = tmp_path / "one.json"
+    source.write_text('{"problem": "1 + 1?", "steps": ["1 + 1 = 2."]}')
+    command = [str(Path(sys.executable).parent / "genprm"), "verify", str(source), "--config", "vllm", "--json"]
+    overrides = ["verify.mode=direct", "backend.max_context=1024", "backend.engine_args.enforce_eager=true"]
+    for override in overrides:
+        command += ["--set", override]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line)["steps"][0]["reward"] is not None
+    assert "Traceback" not in done.stderr
+
+
+async def write(backend):
+    """A critique that goes on for as long as the context lets it."""
+    async with backend.slot() as slot:
+        prompt = load_protocol("compact").conversation(workload(1)[0], 0)
+        return await slot.generate(prompt, SamplingParams(1200))
+
+
+async def killed_while_writing(backend, engines):
+    writing = asyncio.ensure_future(write(backend))
+    await asyncio.sleep(2)
+    for process in engines:
+        os.kill(process, signal.SIGKILL)
+    return await writing
+
+
 def test_an_engine_that_is_killed_ends_in_a_clear_error_and_no_hang(embedded_folder):
     from genprm.backends.vllm import VllmBackend
 
@@ -175,22 +276,10 @@ def test_an_engine_that_is_killed_ends_in_a_clear_error_and_no_hang(embedded_fol
     engines = set(engine_processes()) - before
     assert engines
 
-    async def write():
-        async with backend.slot() as slot:
-            prompt = load_protocol("compact").conversation(workload(1)[0], 0)
-            return await slot.generate(prompt, SamplingParams(1200))
-
-    async def killed():
-        writing = asyncio.ensure_future(write())
-        await asyncio.sleep(2)
-        for process in engines:
-            os.kill(process, signal.SIGKILL)
-        return await writing
-
     start = time.monotonic()
     with pytest.raises(BackendUnavailable, match="died"):
-        asyncio.run(killed())
+        asyncio.run(killed_while_writing(backend, engines))
     with pytest.raises(BackendUnavailable):
-        asyncio.run(write())
+        asyncio.run(write(backend))
     backend.close()
     assert time.monotonic() - start < 120
