@@ -12,9 +12,8 @@ import itertools
 import os
 import random
 import time
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -22,6 +21,11 @@ import httpx
 
 from ..config import BackendConfig
 from ..errors import BackendUnavailable
+from ..text import shorten
+from .pace import Pace
+from .streams import BrokenStream, StreamedAnswer
+
+Answer = dict[str, Any]
 
 # An endpoint that failed is left alone for as long as it has failed in a row, up to this.
 MAX_REST_SECONDS = 30.0
@@ -46,30 +50,12 @@ class _Endpoint:
     in_flight: int = 0
     failed_in_a_row: int = 0
     rests_until: float = 0.0
+    """Not asked until then while another can be; it failed."""
+    held_until: float = 0.0
+    """Not asked until then at all: the server said so."""
 
 
-@dataclass(slots=True)
-class _Window:
-    """At most `limit` units in any 60 seconds."""
-
-    limit: int
-    spent: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def wait(self, units: int, now: float) -> float:
-        """Seconds until so many units may be spent; a single request over the limit waits for an empty window."""
-        while self.spent and self.spent[0][0] <= now - 60:
-            self.spent.popleft()
-        total = sum(amount for _, amount in self.spent)
-        if not self.spent or total + units <= self.limit:
-            return 0.0
-        for moment, amount in self.spent:
-            total -= amount
-            if total + units <= self.limit or total == 0:
-                return max(moment + 60 - now, 0.001)
-        return 0.001
-
-
-class _Refused(Exception):
+class Refused(BackendUnavailable):
     """An answer that will not get better by asking again."""
 
 
@@ -95,12 +81,8 @@ class Endpoints:
             raise BackendUnavailable("no server is given: --set backend.base_url=http://HOST:PORT/v1")
         self.config = config
         self.traffic = Traffic()
-        self._endpoints = [_Endpoint(url.rstrip("/")) for url in given]
-        self._limits = [
-            (_Window(limit), by_tokens)
-            for limit, by_tokens in ((config.requests_per_minute, False), (config.tokens_per_minute, True))
-            if limit is not None
-        ]
+        self._endpoints = [_Endpoint(_with_version(url)) for url in given]
+        self._pace = Pace(config.requests_per_minute, config.tokens_per_minute)
         self._clients: dict[int, list[httpx.AsyncClient]] = {}
         self._turn = itertools.count()
         self._jitter = random.Random()
@@ -110,78 +92,115 @@ class Endpoints:
         """The addresses."""
         return [endpoint.url for endpoint in self._endpoints]
 
-    async def post(self, path: str, body: Mapping[str, Any], *, tokens: int = 0) -> dict[str, Any]:
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, tokens: int = 0, need: str | None = None
+    ) -> dict[str, Any]:
         """Post JSON and return the JSON object that comes back.
 
         Args:
             path: behind an address, e.g. `/completions`.
             body: what is asked.
             tokens: about how many tokens it will use, for the rate limit.
+            need: a field that must hold a list that is not empty; without it the answer is a broken one.
 
         Raises:
-            BackendUnavailable: refused for good, or no attempt succeeded.
+            Refused: it will not get better by asking again.
+            BackendUnavailable: no attempt succeeded.
         """
-        return await self._persist("POST", path, body, tokens)
+
+        async def ask(endpoint: _Endpoint) -> dict[str, Any]:
+            response = await self._client().request("POST", endpoint.url + path, json=body, headers=self._headers())
+            return _answer(response, need)
+
+        return await self._persist(path, tokens, ask)
 
     async def get(self, path: str) -> dict[str, Any]:
         """Get a JSON object; see `post`."""
-        return await self._persist("GET", path, None, 0)
+
+        async def ask(endpoint: _Endpoint) -> dict[str, Any]:
+            return _answer(await self._client().request("GET", endpoint.url + path, headers=self._headers()), None)
+
+        return await self._persist(path, 0, ask)
+
+    async def stream(self, path: str, body: Mapping[str, Any], *, tokens: int = 0) -> dict[str, Any]:
+        """Post for a stream and leave it at the first of `body["stop"]`, which are not sent; see `post`.
+
+        Returns:
+            An answer of the unstreamed shape whose `stop_reason` is the stop string that was met, or None.
+        """
+        sent = {key: value for key, value in body.items() if key != "stop"} | {"stream": True}
+        sent["stream_options"] = {"include_usage": True}
+
+        async def ask(endpoint: _Endpoint) -> dict[str, Any]:
+            streamed = StreamedAnswer(body["stop"])
+            url = endpoint.url + path
+            async with self._client().stream("POST", url, json=sent, headers=self._headers()) as response:
+                if response.status_code != 200 or "event-stream" not in response.headers.get("content-type", ""):
+                    await response.aread()
+                    return streamed.whole(_answer(response, "choices"))
+                async for line in response.aiter_lines():
+                    streamed.line(line)
+                    if streamed.done:
+                        break
+            return streamed.answer(max(tokens - int(body["max_tokens"]), 0))
+
+        return await self._persist(path, tokens, ask)
+
+    async def try_beside(self, path: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Ask once for something that a server may have beside its `/v1`; None where it has not."""
+        url = self._endpoints[0].url.removesuffix("/v1") + path
+        try:
+            response = await self._client().request("POST", url, json=body, headers=self._headers())
+            return _answer(response, None)
+        except (httpx.HTTPError, BackendUnavailable, _Mendable):
+            return None
 
     async def close(self) -> None:
         """Close this event loop's connections."""
         for client in self._clients.pop(id(asyncio.get_running_loop()), []):
             await client.aclose()
 
-    async def _persist(self, method: str, path: str, body: Mapping[str, Any] | None, tokens: int) -> dict[str, Any]:
+    async def _persist(self, path: str, tokens: int, ask: Callable[[_Endpoint], Awaitable[Answer]]) -> Answer:
         for attempt in range(self.config.retries + 1):
-            await self._await_limits(tokens)
+            await self._pace.wait(tokens)
+            await self._await_held()
             endpoint = self._choose()
             self.traffic.requests += 1
             self.traffic.retries += attempt > 0
             try:
-                answer = await self._once(endpoint, method, path, body)
-            except _Refused as error:
+                answer = await self._once(endpoint, ask)
+            except Refused as error:
                 self.traffic.failures += 1
-                raise BackendUnavailable(f"{endpoint.url}{path}: {error}") from None
+                raise Refused(f"{endpoint.url}{path}: {error}") from None
             except _Mendable as error:
                 self.traffic.failures += 1
                 self._rest(endpoint, error.after)
                 if attempt == self.config.retries:
                     tried = f"{attempt + 1} attempts" if attempt else "1 attempt"
                     raise BackendUnavailable(f"{endpoint.url}{path}: {error} (after {tried})") from None
-                await asyncio.sleep(self._pause(attempt, error.after))
+                await asyncio.sleep(self._pause(attempt))
             else:
                 endpoint.failed_in_a_row = 0
                 return answer
         raise AssertionError("the last attempt returns or raises")
 
-    async def _once(
-        self, endpoint: _Endpoint, method: str, path: str, body: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+    async def _once(self, endpoint: _Endpoint, ask: Callable[[_Endpoint], Awaitable[Answer]]) -> Answer:
         endpoint.in_flight += 1
         try:
             async with asyncio.timeout(self.config.total_seconds):
-                response = await self._client().request(method, endpoint.url + path, json=body, headers=self._headers())
+                answer = await ask(endpoint)
         except TimeoutError:
             raise _Mendable(f"no whole answer within {self.config.total_seconds:g} s") from None
         except httpx.TimeoutException as error:
             raise _Mendable(f"no answer in time ({type(error).__name__})") from None
+        except httpx.InvalidURL as error:
+            raise Refused(str(error)) from None
         except httpx.HTTPError as error:
             raise _Mendable(f"the connection failed ({type(error).__name__}: {error})") from None
-        except (ValueError, RuntimeError) as error:  # an address that is none
-            raise _Refused(str(error)) from None
+        except BrokenStream as error:
+            raise _Mendable(str(error)) from None
         finally:
             endpoint.in_flight -= 1
-        if response.status_code == 429 or response.status_code >= 500 or response.status_code == 408:
-            raise _Mendable(_said(response), _retry_after(response))
-        if response.status_code >= 400:
-            raise _Refused(_said(response))
-        try:
-            answer = response.json()
-        except ValueError:
-            raise _Mendable("the answer is no JSON") from None
-        if not isinstance(answer, dict):
-            raise _Mendable("the answer is no JSON object")
         usage = answer.get("usage") or {}
         self.traffic.prompt_tokens += int(usage.get("prompt_tokens") or 0)
         self.traffic.completion_tokens += int(usage.get("completion_tokens") or 0)
@@ -219,26 +238,52 @@ class Endpoints:
 
     def _rest(self, endpoint: _Endpoint, after: float | None) -> None:
         endpoint.failed_in_a_row += 1
-        rest = after if after is not None else self.config.backoff_seconds * 2 ** (endpoint.failed_in_a_row - 1)
-        endpoint.rests_until = time.monotonic() + min(rest, MAX_REST_SECONDS)
+        now = time.monotonic()
+        if after is not None:
+            endpoint.held_until = max(endpoint.held_until, now + after)
+        rest = min(self.config.backoff_seconds * 2 ** (endpoint.failed_in_a_row - 1), MAX_REST_SECONDS)
+        endpoint.rests_until = max(now + rest, endpoint.held_until)
 
-    def _pause(self, attempt: int, after: float | None) -> float:
+    def _pause(self, attempt: int) -> float:
         """Exponential backoff with full jitter; another endpoint that is awake is asked at once."""
         now = time.monotonic()
         if any(endpoint.rests_until <= now for endpoint in self._endpoints):
             return 0.0
         most = min(self.config.backoff_seconds * 2**attempt, self.config.max_backoff_seconds)
-        return max(self._jitter.uniform(0, most), min(after or 0.0, self.config.max_backoff_seconds))
+        return self._jitter.uniform(0, most)
 
-    async def _await_limits(self, tokens: int) -> None:
-        while self._limits:
-            now = time.monotonic()
-            wait = max(window.wait(tokens if by_tokens else 1, now) for window, by_tokens in self._limits)
-            if wait <= 0:
-                break
+    async def _await_held(self) -> None:
+        """Wait while every server has said when to come back; every call waits, not only the one that was told."""
+        while (wait := min(endpoint.held_until for endpoint in self._endpoints) - time.monotonic()) > 0:
+            if wait > self.config.total_seconds:
+                raise BackendUnavailable(
+                    f"{self.urls[0]} wants to be left alone for {wait:.0f} s, more than backend.total_seconds"
+                )
             await asyncio.sleep(wait)
-        for window, by_tokens in self._limits:
-            window.spent.append((time.monotonic(), tokens if by_tokens else 1))
+
+
+def _with_version(url: str) -> str:
+    """An address; a bare host gets the path under which OpenAI-style servers answer."""
+    scheme, _, rest = url.rstrip("/").partition("://")
+    return url.rstrip("/") if "/" in rest or not rest else f"{scheme}://{rest}/v1"
+
+
+def _answer(response: httpx.Response, need: str | None) -> dict[str, Any]:
+    """The JSON object in a response, or the fault that it is."""
+    mendable = response.status_code in (408, 425, 429) or response.status_code >= 500
+    if mendable and "insufficient_quota" not in response.text:
+        raise _Mendable(_said(response), _retry_after(response))
+    if response.status_code >= 400:
+        raise Refused(_said(response))
+    try:
+        answer = response.json()
+    except ValueError:
+        raise _Mendable("the answer is no JSON") from None
+    if not isinstance(answer, dict):
+        raise _Mendable("the answer is no JSON object")
+    if need is not None and not (isinstance(answer.get(need), list) and answer[need]):
+        raise _Mendable(f"the answer holds no {need}: {shorten(str(answer), 200)}")
+    return answer
 
 
 def _said(response: httpx.Response) -> str:

@@ -1,39 +1,37 @@
 """A model behind an OpenAI-style server.
 
 A vLLM server is read exactly: token-id prompts on `/completions`, labels by `logprob_token_ids`. Any other server is
-asked with text, and labels come from its `top_logprobs`: a label's token that is not among them has a probability
-between zero and the smallest one shown. Where those bounds leave the verdict open the vote is unscored; otherwise
-the middle of the bounds is taken. A guess never stands for a missing number.
+asked with text, and labels come from its `top_logprobs`, with bounds for what is not among them (`bounds`). Such a
+server does not say which stop string it met, so it streams, and the stop strings are found here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from ..config import BackendConfig, Config
-from ..errors import BackendUnavailable, ContextOverflow, ModelUnavailable, Unscored
+from ..errors import BackendUnavailable, ConfigError, ContextOverflow, ModelUnavailable, Unscored
 from ..labels import LabelReader, Path
 from ..models import MODELS, resolve
 from ..prompting import Prompt
 from ..rendering import ChatRenderer
 from ..text import neutralise
-from .base import Finish, Generation, LabelReading, Labels, SamplingParams
-from .endpoints import Endpoints
+from .base import Generation, LabelReading, Labels, SamplingParams
+from .bounds import bounded_labels
+from .endpoints import Endpoints, Refused
 from .fitting import fit, fit_writing, said_by_context
+from .wire import COMMON_SPECIAL, finish_of, first_top, messages
 
 Say = Callable[[str], None]
 MAX_TOKEN_IDS = 128
-# Control tokens' usual spellings, broken in text for servers whose tokenizer is not known here.
-COMMON_SPECIAL = (
-    *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|begin_of_text|>", "<|eot_id|>"),
-    *("<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>", "<end_of_turn>"),
-    *("<s>", "</s>", "[INST]", "[/INST]", "<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>"),
-)
+# How servers say that a prompt does not fit.
+CONTEXT_WORDS = ("context length", "context_length", "maximum context", "context size", "too long")
+# Told apart by every two tokenizers that are not one: special tokens, digits, spaces, other scripts.
+PROBE = "Is 12345 + 678 right?\n\n```python\nprint(1)  # naïve é 漢\n```\n<|im_end|></s> $\\boxed{Yes}$"
 
 
 class OpenAIBackend:
@@ -49,6 +47,7 @@ class OpenAIBackend:
         tokenizer: Any = None,
         max_context: int | None = None,
         seeds: bool = True,
+        threshold: float = 0.5,
     ):
         """Wrap endpoints whose kind is known; `connect` finds it out.
 
@@ -60,12 +59,13 @@ class OpenAIBackend:
             tokenizer: needed for `vllm` and `completions`; None for `chat`.
             max_context: tokens; None = the server says when a prompt is too long.
             seeds: False where a seed of a request's own must not be sent.
+            threshold: where a verdict turns, for bounds that may leave it open.
         """
         self.endpoints, self.model, self.api, self.config = endpoints, model, api, config
         self.renderer = None if tokenizer is None else ChatRenderer(tokenizer, config.template_kwargs)
         self.labels = None if tokenizer is None else LabelReader(tokenizer)
         self.max_context = max_context or config.max_context or 2**31
-        self.seeds = seeds
+        self.seeds, self.threshold = seeds, threshold
         self._works: dict[int, int] = {}
 
     @classmethod
@@ -84,9 +84,19 @@ class OpenAIBackend:
         backend = config.backend
         endpoints = Endpoints(backend)
         try:
-            served = (await endpoints.get("/models")).get("data") or []
+            return await cls._recognise(endpoints, config, say)
         finally:
             await endpoints.close()
+
+    @classmethod
+    async def _recognise(cls, endpoints: Endpoints, config: Config, say: Say) -> Self:
+        backend = config.backend
+        try:
+            served = (await endpoints.get("/models")).get("data") or []
+        except Refused:
+            if config.model == "auto":
+                raise
+            served = []  # not every service lists what it serves
         names = [str(entry.get("id")) for entry in served if isinstance(entry, dict)]
         entry = next((item for item in served if item.get("id") == config.model), None)
         if entry is None and config.model != "auto":
@@ -99,7 +109,10 @@ class OpenAIBackend:
         api = backend.api if backend.api != "auto" else "vllm" if is_vllm else "chat"
         tokenizer = None
         if api in ("vllm", "completions"):
-            tokenizer = _tokenizer(backend.tokenizer or str(entry.get("root") or entry["id"]), say)
+            name = backend.tokenizer or str(entry.get("root") or entry["id"])
+            tokenizer = _tokenizer(name, say)
+            if api == "vllm":
+                await _check_tokenizer(endpoints, str(entry["id"]), name, tokenizer)
         return cls(
             endpoints,
             model=str(entry["id"]),
@@ -109,6 +122,7 @@ class OpenAIBackend:
             max_context=min((size for size in (entry.get("max_model_len"), backend.max_context) if size), default=None),
             # A vLLM server does not say whether it runs on CPU, where a seeded request would kill its engine.
             seeds=backend.send_seed == "always" or (backend.send_seed == "auto" and not is_vllm),
+            threshold=config.verify.threshold,
         )
 
     @property
@@ -160,9 +174,9 @@ class OpenAISlot:
             body["seed"] = params.seed % 2**63
         if backend.api == "vllm":
             body |= {"prompt": _plain(ids), "top_k": params.top_k or -1}
-        choice, usage = await self._ask(prompt, body)
+        choice, usage = await self._ask(prompt, body, stream=backend.api != "vllm" and bool(params.stop))
         text = str(choice.get("text") if "text" in choice else (choice.get("message") or {}).get("content") or "")
-        finish, stop = _finish(choice, params)
+        finish, stop = finish_of(choice, params)
         clean = backend.renderer.clean(text) if backend.renderer is not None else neutralise(text, COMMON_SPECIAL)
         counted = int(usage.get("completion_tokens") or 0)
         prompt_tokens = int(usage.get("prompt_tokens") or 0)
@@ -213,117 +227,54 @@ class OpenAISlot:
         body: dict[str, Any] = {"max_tokens": 1, "temperature": 0.0}
         body |= {"logprobs": True, "top_logprobs": count} if self._backend.api == "chat" else {"logprobs": count}
         choice, usage = await self._ask(prompt, body)
-        shown = _shown(choice)
+        shown = first_top(choice)
         if not shown:
             raise Unscored("the server shows no log-probabilities, without which a label cannot be read")
-        probs, mass = bounded_labels(shown, labels)
-        return LabelReading(probs, mass, int(usage.get("prompt_tokens") or 0), source="top_k")
+        read = bounded_labels(shown, labels, self._backend.threshold)
+        return LabelReading(read.probs, read.mass, int(usage.get("prompt_tokens") or 0), "top_k", read.slack)
 
-    async def _ask(self, prompt: Prompt | None, body: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    async def _ask(
+        self, prompt: Prompt | None, body: dict[str, Any], stream: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """One call; a prompt that is not token ids yet is rendered as this server wants it."""
         backend = self._backend
         path = "/chat/completions" if backend.api == "chat" else "/completions"
         if prompt is not None and "prompt" not in body:
             if backend.api == "chat":
-                body = {**_messages(prompt, backend.config.prefill), **body}
+                body = {**messages(prompt, backend.config.prefill), **body}
             elif backend.renderer is not None:
                 body = {"prompt": backend.renderer.text(prompt), **body}
         size = len(body["prompt"]) if isinstance(body.get("prompt"), list) else len(str(body)) // 4
         asked = {"model": backend.model, **body, **backend.config.extra_body}
+        tokens = size + int(body["max_tokens"])
         try:
-            answer = await backend.endpoints.post(path, asked, tokens=size + int(body["max_tokens"]))
-        except BackendUnavailable as error:
-            if any(
-                words in str(error) for words in ("context length", "context_length", "maximum context", "too long")
-            ):
+            if stream:
+                answer = await backend.endpoints.stream(path, asked, tokens=tokens)
+            else:
+                answer = await backend.endpoints.post(path, asked, tokens=tokens, need="choices")
+        except Refused as error:
+            if any(words in str(error) for words in CONTEXT_WORDS):
                 raise ContextOverflow(f"the server says that the prompt is too long: {error}") from None
             raise
-        choices = answer.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        choice = answer["choices"][0]
+        if not isinstance(choice, dict):
             raise BackendUnavailable(f"{backend.endpoints.urls[0]}{path}: the answer holds no choice")
-        return choices[0], answer.get("usage") or {}
-
-
-def bounded_labels(shown: Mapping[str, float], labels: Labels) -> tuple[dict[str, float], float]:
-    """Label probabilities from some tokens' log-probabilities, where others are not shown.
-
-    Every token that begins a label's spelling (spaces before it aside) counts for the label. What is not shown adds
-    to each label something between 0 and the smaller of the smallest probability shown and what is left of 1.
-
-    Args:
-        shown: token text -> natural log of its probability.
-        labels: label -> spellings; two of them, or the first token must tell them apart.
-
-    Returns:
-        Label -> middle of its bounds, and the mass that was seen.
-
-    Raises:
-        Unscored: the bounds leave open which label is likelier.
-    """
-    seen = dict.fromkeys(labels, 0.0)
-    for token, log in shown.items():
-        text = token.lstrip(" \n▁Ġ")
-        fits = [
-            label for label, spellings in labels.items() if text and any(s.lstrip().startswith(text) for s in spellings)
-        ]
-        if len(fits) == 1:
-            seen[fits[0]] += math.exp(log)
-    mass = min(sum(seen.values()), 1.0)
-    rest = max(1.0 - sum(math.exp(log) for log in shown.values()), 0.0)
-    hidden = min(rest, math.exp(min(shown.values())))
-    ranked = sorted(seen.values(), reverse=True)
-    if mass == 0 or ranked[0] <= ranked[1] + hidden:
-        raise Unscored(
-            f"among the {len(shown)} likeliest tokens that the server shows the labels have "
-            f"{', '.join(f'{label} {p:.2g}' for label, p in seen.items())}; up to {hidden:.2g} is hidden, "
-            "so that the verdict is open"
-        )
-    # A label that was seen has its number; the bounds are those of labels of which nothing was shown.
-    middle = {label: p if p > 0 else hidden / 2 for label, p in seen.items()}
-    total = sum(middle.values())
-    return {label: p / total for label, p in middle.items()}, mass
-
-
-def _messages(prompt: Prompt, prefill: str) -> dict[str, Any]:
-    """A chat request whose last message is the answer so far, in the way that this server continues one."""
-    messages = [{"role": m.role, "content": neutralise(m.content, COMMON_SPECIAL)} for m in prompt.messages]
-    if not prompt.prefix:
-        return {"messages": messages}
-    prefix = neutralise(prompt.prefix, COMMON_SPECIAL)
-    if prefill == "ask":
-        ask = f"Go on exactly where this answer ends, and write nothing else:\n\n{prefix}"
-        return {"messages": [*messages, {"role": "user", "content": ask}]}
-    begun: dict[str, Any] = {"role": "assistant", "content": prefix}
-    if prefill == "prefix":
-        begun["prefix"] = True
-    continued = {"continue_final_message": True, "add_generation_prompt": False} if prefill == "continue" else {}
-    return {"messages": [*messages, begun], **continued}
-
-
-def _finish(choice: Mapping[str, Any], params: SamplingParams) -> tuple[Finish, str | None]:
-    """How a stretch ended; servers other than vLLM do not say which stop string it was."""
-    if choice.get("finish_reason") == "length":
-        return "length", None
-    stop = choice.get("stop_reason")
-    if isinstance(stop, str) and stop in params.stop:
-        return "stop", stop
-    if "stop_reason" not in choice and params.stop and choice.get("finish_reason") == "stop":
-        # One stop string can be told from the end of the turn no better than this: the part ends either way.
-        return ("stop", params.stop[0]) if len(params.stop) == 1 else ("eos", None)
-    return "eos", None
-
-
-def _shown(choice: Mapping[str, Any]) -> dict[str, float]:
-    """Token text -> log-probability at the first position, from either API's shape."""
-    logs = choice.get("logprobs") or {}
-    if isinstance(logs.get("content"), list) and logs["content"]:
-        return {str(item["token"]): float(item["logprob"]) for item in logs["content"][0].get("top_logprobs") or []}
-    first = (logs.get("top_logprobs") or [{}])[0] or {}
-    return {str(token): float(log) for token, log in first.items()}
+        return choice, answer.get("usage") or {"prompt_tokens": size}
 
 
 def _plain(ids: Any) -> list[int]:
     return [int(token) for token in ids]
+
+
+async def _check_tokenizer(endpoints: Endpoints, model: str, name: str, tokenizer: Any) -> None:
+    """Raise where the server splits text otherwise: token ids would then mean something else there."""
+    theirs = await endpoints.try_beside("/tokenize", {"model": model, "prompt": PROBE, "add_special_tokens": False})
+    tokens = (theirs or {}).get("tokens")
+    if isinstance(tokens, list) and tokens != tokenizer.encode(PROBE, add_special_tokens=False):
+        raise ConfigError(
+            f"the tokenizer {name!r} splits text otherwise than {endpoints.urls[0]} does: "
+            f"name that of {model!r} with --set backend.tokenizer=FOLDER"
+        )
 
 
 def _tokenizer(name: str, say: Say) -> Any:

@@ -26,6 +26,7 @@ class FakeServer:
         self.script: list[Any] = []
         self.default: Callable[[str, dict[str, Any]], Any] = lambda path, body: completion()
         self.requests: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.tokenize: Callable[[dict[str, Any]], list[int]] | None = None
         self.seconds = 0.0
         self.running = self.most = 0
         self._lock = threading.Lock()
@@ -42,6 +43,9 @@ class FakeServer:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path == "/tokenize":
+                    server._answer(self, {"tokens": server.tokenize(body)} if server.tokenize else (404, {}, {}))
+                    return
                 with server._lock:
                     server.requests.append((self.path, body, dict(self.headers)))
                     answer = server.script.pop(0) if server.script else server.default(self.path, body)
