@@ -48,9 +48,10 @@ def bounded_labels(shown: Mapping[str, float], labels: Labels, threshold: float 
     open_to = dict.fromkeys(labels, 0.0)
     mass = 0.0
     begun: dict[str, set[str]] = {label: set() for label in labels}
+    bare = {label: [spelling.lstrip(SPACES) for spelling in spellings] for label, spellings in labels.items()}
     for token, log in shown.items():
         text, p = token.lstrip(SPACES), math.exp(log)
-        fits = [label for label, spellings in labels.items() if text and any(s.startswith(text) for s in spellings)]
+        fits = [label for label, spellings in bare.items() if text and any(s.startswith(text) for s in spellings)]
         for label in fits:
             begun[label].add(token)
             if len(fits) > 1:
@@ -60,7 +61,7 @@ def bounded_labels(shown: Mapping[str, float], labels: Labels, threshold: float 
         mass += p if fits else 0.0
     rest = max(1.0 - sum(math.exp(log) for log in shown.values()), 0.0)
     smallest = math.exp(min(shown.values()))
-    for label, spellings in labels.items():
+    for label, spellings in bare.items():
         # Each beginning may stand with and without a space before it.
         beginnings = {spelling[:end] for spelling in spellings for end in range(1, len(spelling) + 1)}
         open_to[label] += min(rest, smallest * max(2 * len(beginnings) - len(begun[label]), 0))

@@ -61,6 +61,12 @@ def test_beginnings_of_a_label_and_spaces_before_it_count_for_it():
     assert read.mass == pytest.approx(1.0)
 
 
+def test_labels_spelled_with_a_space_are_found_with_and_without_it():
+    shown = {" Yes": math.log(0.6), "No": math.log(0.3), "a": math.log(1e-6)}
+    for labels in ({"Yes": (" Yes",), "No": (" No",)}, YES_NO):
+        assert bounded_labels(shown, labels).probs["Yes"] == pytest.approx(2 / 3, abs=1e-4)
+
+
 def test_a_token_that_begins_several_labels_settles_none():
     labels = {str(index): (f"{index}}}",) for index in range(-1, 13)}
     with pytest.raises(Unscored):

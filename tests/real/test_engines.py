@@ -16,7 +16,7 @@ import pytest
 from genprm.backends.base import SamplingParams
 from genprm.bench.engines import workload
 from genprm.config import BackendConfig, load_config
-from genprm.errors import BackendUnavailable
+from genprm.errors import BackendUnavailable, Unscored
 from genprm.prompting import load_protocol
 from genprm.sandbox import open_sandbox
 from genprm.verifier import GenPRM
@@ -107,6 +107,31 @@ def test_label_reads_of_the_same_text_agree_between_three_engines(
         assert reward <= 0.02
         assert mass <= 0.02
     assert all(reading.source == "full_vocabulary" for reading in readings["vllm serve"])
+
+
+def test_bounds_from_a_real_servers_likeliest_tokens_hold_the_exact_probability(server_backend, vllm_server, critiques):
+    from genprm.backends.openai import OpenAIBackend
+
+    exact = labels_of(server_backend, critiques[:20])
+    settings = [f"backend.base_url={vllm_server}", "backend.api=chat"]
+    chat = OpenAIBackend.connect(load_config("openai", settings))
+    scored = 0
+    for prompt, true in zip(critiques[:20], exact, strict=True):
+        try:
+            (read,) = labels_of(chat, [prompt])
+        except Unscored:
+            continue
+        scored += 1
+        said = read.probs["Yes"]
+        ends = sorted((said, said + read.slack if said >= 0.5 else said - read.slack))
+        assert ends[0] - 0.02 <= true.probs["Yes"] <= ends[1] + 0.02
+        assert read.mass <= true.mass + 0.02
+    assert scored >= 5
+    judge = verifier(chat, "verify.mode=verify")
+    result = judge.verify(workload(1)[0])
+    judge.sandbox.close()
+    votes = [vote for step in result.steps for vote in (*step.votes, *step.failed_votes)]
+    assert sum(check.status in ("ok", "error") for vote in votes for check in vote.checks) >= 3
 
 
 def test_the_constrained_fallback_gives_the_same_probabilities_without_a_mass(vllm_backend, critiques):
