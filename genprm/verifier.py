@@ -1,36 +1,77 @@
 """GenPRM: judges solutions, one or a stream of them, with every critique in flight at once.
 
-Knows protocols, a backend and a sandbox only by their seams. Blocking calls run an event loop in a thread of their
-own, so they also work inside a running loop, as in a notebook.
+Knows protocols, a backend and a sandbox only by their seams. `Verifier` is what callers may rely on, whatever judges.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from statistics import fmean
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Protocol as Seam
+from typing import Self, runtime_checkable
 
 from .aggregate import aggregate, first_error
 from .backends.base import Backend
 from .ballots import BallotBox, Blocks, Cost
+from .blocking import Blocking
 from .cache import VerdictCache
 from .config import Config
 from .judging import Judge
 from .prompting import Protocol
 from .recall import Recall
 from .sandbox.base import Sandbox
-from .types import Outcome, Solution, Usage, VerificationResult
+from .types import Outcome, ProtocolRef, Solution, Usage, VerificationResult
 
-T = TypeVar("T")
 OutcomeJudge = Callable[[tuple[str, ...], str], Awaitable[Outcome]]
 
 
-class GenPRM:
+@runtime_checkable
+class Verifier(Seam):
+    """Whatever judges the steps of solutions: the generative verifier, or a baseline in its place."""
+
+    config: Config
+
+    @property
+    def model(self) -> str:
+        """Name stored in every result."""
+        ...
+
+    @property
+    def protocol_ref(self) -> ProtocolRef:
+        """What judged, stored in every result."""
+        ...
+
+    async def averify(self, solution: Solution) -> VerificationResult:
+        """Judge one solution."""
+        ...
+
+    def astream(self, solutions: Iterable[Solution]) -> AsyncGenerator[VerificationResult, None]:
+        """Judge a stream of solutions; results come as they are done, and little is read ahead."""
+        ...
+
+    def verify(self, solution: Solution) -> VerificationResult:
+        """Judge one solution and wait for it."""
+        ...
+
+    def verify_many(self, solutions: Iterable[Solution]) -> Iterator[VerificationResult]:
+        """Judge a stream of solutions and wait for each result."""
+        ...
+
+    def close(self) -> None:
+        """Free what it holds; safe to call twice."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+    ) -> None: ...
+
+
+class GenPRM(Blocking):
     """A verifier: a model behind a backend, a protocol, and a sandbox for the model's code."""
 
     def __init__(
@@ -55,17 +96,23 @@ class GenPRM:
             cache: where finished critiques are kept; closed with this object.
             outcome: compares the solution's answer with the reference; None = math-verify in a worker process.
         """
+        super().__init__(config or Config())
         self.backend, self.protocol, self.sandbox = backend, protocol, sandbox
-        self.config = config or Config()
         self._blocks = blocks
         self._outcome = outcome or _judge_outcome
         self._recall = Recall(cache)
         self._judges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Judge] = weakref.WeakKeyDictionary()
         self._digest = self.config.digest()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
 
-    # ------------------------------------------------------------------ asynchronous
+    @property
+    def model(self) -> str:
+        """Name stored in every result."""
+        return self.backend.model
+
+    @property
+    def protocol_ref(self) -> ProtocolRef:
+        """Name and digest of the prompts, stored in every result."""
+        return self.protocol.ref
 
     async def averify(self, solution: Solution) -> VerificationResult:
         """Judge one solution."""
@@ -126,8 +173,8 @@ class GenPRM:
             outcome=outcome,
             prefix_score=fmean(cost.prefix_scores) if cost.prefix_scores else None,
             label=solution.label,
-            model=self.backend.model,
-            protocol=self.protocol.ref,
+            model=self.model,
+            protocol=self.protocol_ref,
             config_sha256=self._digest,
             sandbox=self.sandbox.level,
             usage=Usage(
@@ -139,83 +186,13 @@ class GenPRM:
             ),
         )
 
-    # ------------------------------------------------------------------ blocking
-
-    def verify(self, solution: Solution) -> VerificationResult:
-        """Judge one solution and wait for it."""
-        return self._run(self.averify(solution))
-
-    def verify_many(self, solutions: Iterable[Solution]) -> Iterator[VerificationResult]:
-        """Judge a stream of solutions; results come as they are done. Leaving the loop early stops the work."""
-        results: queue.Queue[VerificationResult | BaseException | None] = queue.Queue(self.config.backend.max_in_flight)
-        left = threading.Event()
-
-        async def produce() -> None:
-            async def put(item: VerificationResult | BaseException | None) -> None:
-                while not left.is_set():
-                    try:
-                        results.put_nowait(item)
-                        return
-                    except queue.Full:
-                        await asyncio.sleep(0.01)
-
-            stream = self.astream(solutions)
-            try:
-                async for result in stream:
-                    await put(result)
-                    if left.is_set():
-                        break
-                await put(None)
-            except Exception as error:
-                await put(error)
-            finally:
-                await stream.aclose()
-
-        future = asyncio.run_coroutine_threadsafe(produce(), self._ensure_loop())
-        try:
-            while (item := results.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
-        finally:
-            left.set()
-            future.cancel()
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._ensure_loop()).result()
-
-    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="genprm-loop", daemon=True)
-            self._thread.start()
-        return self._loop
-
     def close(self) -> None:
         """Free engine, sandbox and thread; safe to call twice."""
-        if self._loop is not None and self._thread is not None:
-            self._run(_cancel_others())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-            self._loop = self._thread = None
+        self._end_loop()
         self.backend.close()
         self.sandbox.close()
         if self._recall.cache is not None:
             self._recall.cache.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
-
-async def _cancel_others() -> None:
-    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _judge_outcome(steps: tuple[str, ...], reference: str) -> Outcome:

@@ -7,7 +7,6 @@ so the same numbers; another number of critiques in flight may round differently
 from __future__ import annotations
 
 import asyncio
-import warnings
 import weakref
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,15 +18,15 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from ..config import BackendConfig
-from ..errors import BackendUnavailable, ModelUnavailable
+from ..errors import BackendUnavailable
 from ..labels import LabelPaths, LabelReader
-from ..models import offline
 from ..prompting import Prompt
 from ..rendering import ChatRenderer
 from .base import Generation, LabelReading, Labels, SamplingParams
 from .engine import Engine
 from .fitting import fit, fit_writing, said_by_context
 from .kv import Ids
+from .loading import context_size, load_model, load_tokenizer
 from .lockstep import LockStep
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class TransformersBackend:
         self.model = name or str(model.config.name_or_path)
         self.renderer = ChatRenderer(tokenizer, self.config.template_kwargs)
         self.labels = LabelReader(tokenizer)
-        made_for = _context(model, tokenizer)
+        made_for = context_size(model, tokenizer)
         self.max_context = min(self.config.max_context or made_for, made_for)
         _refuse_recurrent(model)
         model.eval()
@@ -103,23 +102,11 @@ class TransformersBackend:
             ModelUnavailable: the files cannot be found or read.
             BackendUnavailable: the device is not there.
         """
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-        from transformers.utils import logging as hf_logging
+        from transformers import AutoModelForCausalLM
 
         config = config or BackendConfig()
-        device = _device(config.device)
-        hf_logging.disable_progress_bar()
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)
-                local = {"local_files_only": True} if offline() else {}
-                tokenizer = AutoTokenizer.from_pretrained(source, **local)
-                model = AutoModelForCausalLM.from_pretrained(source, dtype=_dtype(config.dtype, device), **local).to(
-                    device
-                )
-        except (OSError, ValueError, KeyError) as error:
-            first = str(error).strip().split("\n", 1)[0]
-            raise ModelUnavailable(f"the model {str(source)!r} cannot be loaded: {first}") from error
+        tokenizer = load_tokenizer(source)
+        model = load_model(AutoModelForCausalLM, source, config)
         return cls(model, tokenizer, name=name or str(source), config=config)
 
     @asynccontextmanager
@@ -218,35 +205,6 @@ class TransformersSlot:
         ids = fit(self._backend.renderer, prompt, self._backend.max_context, longest)
         reading: LabelReading = await self._lockstep.ask(self._number, _Read(ids, paths))
         return reading
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        first = str(error).split("\n", 1)[0]
-        raise BackendUnavailable(f"the device {name!r} cannot be used: {first}") from None
-    return device
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name != "auto":
-        dtype: torch.dtype = getattr(torch, name)
-        return dtype
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return torch.bfloat16 if native else torch.float32
-
-
-def _context(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    made_for = getattr(model.config, "max_position_embeddings", None)
-    # Tokenizers without a limit say 1e30.
-    sizes = [size for size in (made_for, tokenizer.model_max_length) if size and size < 10**9]
-    return min(sizes, default=4096)
 
 
 def _end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, special: Sequence[str]) -> list[int]:
