@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from .backends.base import Backend
+from .baselines.scored import ScoredVerifier, Scorer
 from .cache import VerdictCache
 from .config import Config, load_config
+from .errors import ConfigError
 from .models import resolve
 from .prompting import load_protocol
 from .sandbox import open_sandbox
-from .verifier import GenPRM
+from .verifier import GenPRM, Verifier
 
 Say = Callable[[str], None]
 
 
-def load(config: Config | str = "default", *, overrides: Iterable[str] = (), say: Say = lambda _: None) -> GenPRM:
-    """A verifier ready to judge.
+def load(config: Config | str = "default", *, overrides: Iterable[str] = (), say: Say = lambda _: None) -> Verifier:
+    """A verifier ready to judge: the generative one, or the baseline that `verify.judge` names.
 
     >>> with genprm.load("scripted") as judge:  # doctest: +SKIP
     ...     judge.verify(Solution(id="0", problem="1 + 1?", steps=("1 + 1 = 3",))).first_error
@@ -36,6 +38,19 @@ def load(config: Config | str = "default", *, overrides: Iterable[str] = (), say
         ModelUnavailable, BackendUnavailable, SandboxUnavailable: a part cannot be had.
     """
     settings = load_config(config, overrides) if isinstance(config, str) else config
+    if settings.verify.judge == "generative":
+        return load_generative(settings, say=say)
+    return ScoredVerifier(make_scorer(settings, say), settings)
+
+
+def load_generative(settings: Config, *, say: Say = lambda _: None) -> GenPRM:
+    """The verifier that writes critiques, with its parts; see `load`.
+
+    Raises:
+        ConfigError: the config names another judge.
+    """
+    if settings.verify.judge != "generative":
+        raise ConfigError(f"this needs a judge that writes critiques, and verify.judge is {settings.verify.judge!r}")
     protocol = load_protocol(settings.verify.protocol)
     protocol.parts(settings.verify.mode)
     limits = settings.sandbox
@@ -51,6 +66,33 @@ def load(config: Config | str = "default", *, overrides: Iterable[str] = (), say
     if settings.cache.enabled:
         cache = VerdictCache(Path(settings.cache.path).expanduser() if settings.cache.path else None, say)
     return GenPRM(backend, protocol, sandbox, settings, cache=cache)
+
+
+def make_scorer(config: Config, say: Say = lambda _: None) -> Scorer:
+    """What gives steps their scores for a judge that writes no critique.
+
+    Raises:
+        ConfigError: the settings do not fit the judge or the model.
+        ModelUnavailable, BackendUnavailable: the model cannot be had.
+    """
+    judge = config.verify.judge
+    if judge == "outcome":
+        from .baselines.outcome import OutcomeScorer
+
+        return OutcomeScorer()
+    if config.backend.kind != "transformers":
+        raise ConfigError(
+            f"verify.judge {judge!r} runs with backend.kind 'transformers' only, not with {config.backend.kind!r}"
+        )
+    source = resolve(config.model, say)
+    if judge == "implicit":
+        from .baselines.implicit import ImplicitPrm
+
+        return ImplicitPrm.load(source, config, say)
+    from .baselines.prm_head import PrmHead
+
+    say(f"loading {config.model}")
+    return PrmHead.load(source, config)
 
 
 def make_backend(config: Config, say: Say = lambda _: None) -> Backend:

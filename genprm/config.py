@@ -125,6 +125,9 @@ SPEED_ONLY = {
 class VerifyConfig(Section):
     """How a solution is judged."""
 
+    judge: Literal["generative", "prm_head", "implicit", "outcome"] = "generative"
+    """`generative`: a model writes critiques. The others are baselines, set in `baseline`: `prm_head` = a
+    discriminative PRM, `implicit` = the log-ratio of two language models, `outcome` = the final answer alone."""
     protocol: str = "compact"
     """A shipped protocol's name, or the path of a template folder."""
     mode: str = "full"
@@ -185,6 +188,22 @@ class ScriptedConfig(Section):
     """What each call takes."""
 
 
+class BaselineConfig(Section):
+    """The judges that write no critique; see `verify.judge`."""
+
+    form: Literal["auto", "qwen", "math_shepherd", "trl"] = "auto"
+    """`prm_head`: how steps are laid out and where the model is read; `auto` = by the checkpoint's config and
+    tokenizer."""
+    separator: str | None = None
+    """What ends a step; None = the form's own: `<extra_0>`, `ки`, a line break; `implicit`: a blank line."""
+    reference: str | None = None
+    """`implicit`: the reference model, named like `model`; usually the one that the policy was trained from."""
+    beta: float = Field(default=0.05, gt=0)
+    """`implicit`: weight of the log-ratio; the one that the policy was trained with."""
+    implicit_score: Literal["step", "cumulative"] = "step"
+    """`implicit`: a step's reward from its own log-ratio, or from that of all steps up to it."""
+
+
 class CacheConfig(Section):
     """The verdict cache: finished critiques are kept and not written again."""
 
@@ -212,6 +231,7 @@ class Config(Section):
     sampling: SamplingConfig = SamplingConfig()
     sandbox: SandboxConfig = SandboxConfig()
     scripted: ScriptedConfig = ScriptedConfig()
+    baseline: BaselineConfig = BaselineConfig()
     cache: CacheConfig = CacheConfig()
 
     def digest(self) -> str:
@@ -226,6 +246,7 @@ class Config(Section):
             "scripted": {"latency_seconds"},
             "card": True,
             "cache": True,
+            **({"baseline": True} if self.verify.judge == "generative" else {}),
         }
         return self.model_dump(mode="json", exclude={**speed, **without})
 

@@ -19,7 +19,7 @@ LAYERS = [
     {"prompting", "labels", "models", "voting"},
     {"cache"},
     {"recall"},
-    {"rendering", "backends.base", "backends.kv", "backends.lockstep"},
+    {"rendering", "backends.base", "backends.kv", "backends.lockstep", "backends.loading", "blocking"},
     {
         "critique",
         "backends.fitting",
@@ -35,7 +35,7 @@ LAYERS = [
     {"backends.transformers", "backends.scripted", "backends.vllm", "backends.openai", "backends"},
     {"ballots"},
     {"judging", "bench_sandbox", "bench.figure"},
-    {"verifier"},
+    {"verifier", "baselines"},
     {"report"},
     {"build"},
     {"bench"},

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..backends.base import Backend, Generation, LabelReading, Labels, SamplingParams, Slot
 from ..ballots import BallotBox, Cost
-from ..build import load
+from ..build import load_generative
 from ..config import Config
 from ..judging import Judge
 from ..prompting import Prompt
@@ -98,7 +98,7 @@ def bench_throughput(config: Config, *, count: int = 32, plain: int = 1) -> list
         plain: of these, how many the plain loop judges.
     """
     solutions = workload(count)
-    with load(config) as verifier:
+    with load_generative(config) as verifier:
         list(verifier.verify_many(workload(2)))  # compiles and warms what is made at first use
         start = time.perf_counter()
         results = list(verifier.verify_many(solutions))
@@ -172,7 +172,7 @@ async def _overhead(verifier: GenPRM, solutions: list[Solution]) -> dict[str, An
 def bench_label(config: Config, *, rounds: int = 15) -> list[dict[str, Any]]:
     """One label read beside one generated token after the same prompt, each from nothing."""
     solution = workload(1)[0]
-    with load(config) as verifier:
+    with load_generative(config) as verifier:
         judgement = verifier.protocol.manifest.judgement
         prompt = verifier.protocol.conversation(solution, 0).extended(judgement.prefix)
 

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from ..build import load
+from ..build import load_generative
 from ..config import load_config
 from .engines import workload
 from .figure import figure
@@ -79,7 +79,7 @@ def bench_remote(*, solutions: int = 64, votes: int = 8, in_flight: int = 256) -
         base = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
         overrides = ["model=fake", f"backend.base_url={base}", "backend.tokenizer=smollm2-135m"]
         overrides += ["sandbox.kind=off", "verify.mode=direct", f"backend.max_in_flight={in_flight}"]
-        with load(load_config("openai", [*overrides, f"verify.votes={votes}"])) as verifier:
+        with load_generative(load_config("openai", [*overrides, f"verify.votes={votes}"])) as verifier:
             traffic = verifier.backend.endpoints.traffic  # type: ignore[attr-defined]
             list(verifier.verify_many(workload(1)))
             before = traffic.requests

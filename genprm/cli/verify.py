@@ -89,7 +89,7 @@ class _Job:
             verifier = stack.enter_context(load(self.config, say=say))
             results = None
             if self.output is not None:
-                results = stack.enter_context(self._result_file(verifier.backend.model, verifier.protocol.ref.sha256))
+                results = stack.enter_context(self._result_file(verifier.model, verifier.protocol_ref.sha256))
                 self.errors_found += results.errors
             emit = _Emitter(self.as_json)
             waiting = self._fresh(chain([first], solutions), results, emit)
