@@ -169,7 +169,7 @@ class _Sides:
         if self.usual is None or any(node.op not in _SHARES for node in self.usual[0].walk()):
             return False
         if self.right.relation == "is":
-            return True  # "3/4 is equal to $15"
+            return True  # "2/5 is equal to $14"
         return bool(self.left.units and self.right.units) and not set(self.left.units) & set(self.right.units)
 
     @property

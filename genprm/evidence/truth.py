@@ -175,7 +175,7 @@ def _is_product(node: Node) -> bool:
     items = node.walk()
     if node.op == "neg":
         node = node.args[0]
-    # No power alone: "x^2 + 85 = (x - 17)^2" is a condition.
+    # No power alone: "x^2 + 9 = (x - 5)^2" is a condition.
     sums = sum(below.op == "add" for item in items if item.op == "mul" for below in item.args)
     return node.op == "mul" and sums >= 1 and all(item.op in _POLYNOMIAL for item in items)
 

@@ -47,7 +47,7 @@ from genprm.evidence.values import Value, forms, same
         (r"x \in [1, 2]", "interval", None, "[1, 2]"),
         ("Interval.open(0, 1)", "interval", None, "(0, 1)"),
         (r"\{1, 2\}", "set", None, "{1, 2}"),
-        (r"-1, -\frac{3}{2}, and 7", "set", None, "{-1, -3/2, 7}"),
+        (r"-2, -\frac{5}{3}, and 4", "set", None, "{-2, -5/3, 4}"),
         ("True", "boolean", None, "True"),
         ("Monday", "text", None, None),
         ("2x + y = 3", "text", None, None),
