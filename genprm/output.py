@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 
 from .errors import InputError, UsageError
 from .types import Solution, VerificationResult
@@ -115,6 +117,24 @@ class ResultFile:
     def _note(self, identity: str, problem: str, first_error: int | None) -> None:
         self._done[identity] = _digest(problem)
         self.errors += first_error is not None and first_error >= 0
+
+    def results(self) -> Iterator[VerificationResult]:
+        """What the file held when it was opened, in its order.
+
+        Raises:
+            UsageError: a line has other fields than this version's results.
+        """
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if file.tell() > self._end:
+                    break
+                if line.strip():
+                    try:
+                        yield VerificationResult.model_validate_json(line)
+                    except ValidationError:
+                        raise UsageError(
+                            f"{self.path}:{number}: this result was written by another version of genprm"
+                        ) from None
 
     def close(self) -> None:
         """Sync, close and unlock; safe to call twice."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ..formats import Format
     from ..output import ResultFile
     from ..records import Rejected
+    from ..report.html import ReportWriter
     from ..types import Solution, VerificationResult
 
 
@@ -40,11 +43,14 @@ def verify(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Append results to this JSONL file; resumes.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="REPORT.html", help="Write a page that shows every critique.")
+    ] = None,
     fail_on_error: Annotated[bool, typer.Option(help="Exit with 1 if any solution has an error.")] = False,
 ) -> None:
     """Judge every step of the solutions in PATH...: reward, verdict, critique and executed code."""
     settings = effective_config(config, model=model, votes=votes, seed=seed, overrides=set_ or [])
-    job = _Job(settings, paths, format, limit, not sys.stdout.isatty() if as_json is None else as_json, output)
+    job = _Job(settings, paths, format, limit, not sys.stdout.isatty() if as_json is None else as_json, output, html)
     found = job.run()
     if job.rejected:
         raise typer.Exit(2)
@@ -67,10 +73,17 @@ class _Job:
     """One run of the command."""
 
     def __init__(
-        self, config: Config, paths: list[str], format: str, limit: int | None, as_json: bool, output: Path | None
+        self,
+        config: Config,
+        paths: list[str],
+        format: str,
+        limit: int | None,
+        as_json: bool,
+        output: Path | None,
+        html: Path | None,
     ):
         self.config, self.paths, self.format, self.limit = config, paths, format, limit
-        self.as_json, self.output = as_json, output
+        self.as_json, self.output, self.html = as_json, output, html
         self.rejected: list[Rejected] = []
         self.errors_found = 0
         self._sinks: dict[str, TextIO | None] = {}
@@ -85,18 +98,26 @@ class _Job:
             return 0  # every row was bad; each has been said
         # Files are opened only once there is something to judge, and before anything slow.
         with ExitStack() as stack:
-            progress, say = _progress(stack)
+            progress, say = progress_bar(stack)
+            report = None if self.html is None else self._report(self.html, stack)
             verifier = stack.enter_context(load(self.config, say=say))
             results = None
             if self.output is not None:
                 results = stack.enter_context(self._result_file(verifier.model, verifier.protocol_ref.sha256))
                 self.errors_found += results.errors
+            if report is not None:
+                for held in results.results() if results is not None else ():
+                    report.add(held)
+                # Also where an error ends the run, if there is anything to show.
+                stack.callback(lambda: report.finish() if report.count else None)
             emit = _Emitter(self.as_json)
             waiting = self._fresh(chain([first], solutions), results, emit)
             bar = progress.add_task("judging", total=self.limit)
             for result in verifier.verify_many(waiting):
                 if results is not None:
                     results.add(result)
+                if report is not None:
+                    report.add(result)
                 self.errors_found += result.first_error is not None and result.first_error >= 0
                 progress.advance(bar)
                 emit.add(result, progress)
@@ -108,6 +129,16 @@ class _Job:
 
         assert self.output is not None
         return ResultFile(self.output, model=model, protocol_sha256=protocol_sha256, config_sha256=self.config.digest())
+
+    def _report(self, path: Path, stack: ExitStack) -> ReportWriter:
+        """A page of results, whose file can be written."""
+        from ..report.html import ReportWriter
+
+        others = [Path(name) for name in self.paths] + ([] if self.output is None else [self.output])
+        if path.resolve() in {other.resolve() for other in others}:
+            raise UsageError(f"--html {path} is also read or written as another file: give another name")
+        names = ", ".join("standard input" if name == "-" else name for name in self.paths)
+        return stack.enter_context(ReportWriter(path, title="Judged solutions", subtitle=f"genprm verify: {names}"))
 
     def _solutions(self) -> Iterator[Solution]:
         """Good rows; bad ones are said, listed, and counted."""
@@ -196,7 +227,7 @@ def _paused(progress: Progress) -> Any:
     return stack
 
 
-def _progress(stack: ExitStack) -> tuple[Progress, Callable[[str], None]]:
+def progress_bar(stack: ExitStack) -> tuple[Progress, Callable[[str], None]]:
     """A bar on stderr, shown on a terminal only, and a way to say what takes long."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
