@@ -14,7 +14,19 @@ ROOT = Path(__file__).parent.parent
 # its modules is named.
 LAYERS = [
     {"types", "errors"},
-    {"text", "config", "records", "formats", "jsonrows", "segment", "aggregate", "outcome", "answer_worker", "output"},
+    {
+        "text",
+        "config",
+        "records",
+        "formats",
+        "jsonrows",
+        "segment",
+        "aggregate",
+        "outcome",
+        "answer_worker",
+        "output",
+        "calibration",
+    },
     {
         "evidence",
         "evidence.tokens",
@@ -50,13 +62,17 @@ LAYERS = [
     {"judging", "bench_sandbox", "bench.figure"},
     {"verifier", "baselines"},
     {"report"},
+    {"evaluation"},
     {"build"},
     {"bench"},
     {"cli"},
 ]
 # The sandbox's limits are plain numbers that the config holds.
 ALLOWED = {("config", "sandbox.limits")}
-HEAVY = {"torch", "transformers", "vllm", "trl", "datasets", "outlines", "sympy", "math_verify", "numpy", "rich.table"}
+HEAVY = {
+    *("torch", "transformers", "vllm", "trl", "datasets", "outlines", "sympy", "math_verify", "numpy", "rich.table"),
+    *("matplotlib", "sklearn"),
+}
 
 
 def layer_of(module: str) -> int:
