@@ -6,15 +6,24 @@ A step without a usable vote has no reward: it is unscored, with the reason, and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .types import FailedVote, StepJudgment, Verdict, Vote
 
 THRESHOLD = 0.5
 
 
-def judge_step(index: int, text: str, votes: Sequence[Vote | FailedVote], threshold: float = THRESHOLD) -> StepJudgment:
-    """Reward = mean P(Yes) over the usable votes; verdict by `threshold` (a reward equal to it is correct)."""
+def judge_step(
+    index: int,
+    text: str,
+    votes: Sequence[Vote | FailedVote],
+    threshold: float = THRESHOLD,
+    calibrate: Callable[[float], float] | None = None,
+) -> StepJudgment:
+    """Reward = mean P(Yes) over the usable votes, calibrated where a calibration is given; verdict by `threshold`.
+
+    A reward equal to the threshold is correct. A calibrated step keeps the mean it was made of as feature `p_yes`.
+    """
     usable = tuple(vote for vote in votes if isinstance(vote, Vote))
     failed = tuple(vote for vote in votes if isinstance(vote, FailedVote))
     if not usable:
@@ -22,9 +31,18 @@ def judge_step(index: int, text: str, votes: Sequence[Vote | FailedVote], thresh
         return StepJudgment(
             index=index, text=text, reward=None, verdict="unscored", unscored_reason=reason, failed_votes=failed
         )
-    reward = math.fsum(vote.p_yes for vote in usable) / len(usable)
+    mean = math.fsum(vote.p_yes for vote in usable) / len(usable)
+    reward = mean if calibrate is None else calibrate(mean)
     verdict: Verdict = "correct" if reward >= threshold else "incorrect"
-    return StepJudgment(index=index, text=text, reward=reward, verdict=verdict, votes=usable, failed_votes=failed)
+    return StepJudgment(
+        index=index,
+        text=text,
+        reward=reward,
+        verdict=verdict,
+        features=None if calibrate is None else {"p_yes": mean},
+        votes=usable,
+        failed_votes=failed,
+    )
 
 
 def first_error(steps: Sequence[StepJudgment]) -> int | None:

@@ -6,16 +6,19 @@ Heavy libraries are imported here, when a part is made, and nowhere before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 from .backends.base import Backend
 from .baselines.scored import ScoredVerifier, Scorer
 from .cache import VerdictCache
+from .calibration import Calibration, load_calibration
 from .config import Config, load_config
 from .errors import ConfigError
 from .models import resolve
 from .prompting import load_protocol
 from .sandbox import open_sandbox
+from .types import ProtocolRef
 from .verifier import GenPRM, Verifier
 
 Say = Callable[[str], None]
@@ -57,15 +60,25 @@ def load_generative(settings: Config, *, say: Say = lambda _: None) -> GenPRM:
     sandbox = open_sandbox(
         limits.kind, limits, url=limits.url, workers=limits.workers, level=limits.level, trust=limits.trust
     )
-    try:
+    with ExitStack() as made:
+        made.callback(sandbox.close)
         backend = make_backend(settings, say)
-    except BaseException:
-        sandbox.close()
-        raise
-    cache = None
-    if settings.cache.enabled:
-        cache = VerdictCache(Path(settings.cache.path).expanduser() if settings.cache.path else None, say)
-    return GenPRM(backend, protocol, sandbox, settings, cache=cache)
+        made.callback(backend.close)
+        calibration = _calibration(settings, backend.model, protocol.ref)
+        cache = None
+        if settings.cache.enabled:
+            cache = VerdictCache(Path(settings.cache.path).expanduser() if settings.cache.path else None, say)
+        made.pop_all()  # the verifier closes them from here on
+    return GenPRM(backend, protocol, sandbox, settings, cache=cache, calibration=calibration)
+
+
+def _calibration(settings: Config, model: str, protocol: ProtocolRef) -> Calibration | None:
+    verify = settings.verify
+    if verify.calibration is None:
+        return None
+    if verify.cascade is not None:
+        raise ConfigError("verify.calibration is fitted for one mode of a protocol; verify.cascade mixes two")
+    return load_calibration(verify.calibration, model=model, protocol=protocol, mode=verify.mode)
 
 
 def make_scorer(config: Config, say: Say = lambda _: None) -> Scorer:
@@ -76,6 +89,8 @@ def make_scorer(config: Config, say: Say = lambda _: None) -> Scorer:
         ModelUnavailable, BackendUnavailable: the model cannot be had.
     """
     judge = config.verify.judge
+    if config.verify.calibration is not None:
+        raise ConfigError(f"verify.calibration is fitted for critiques; verify.judge is {judge!r}")
     if judge == "outcome":
         from .baselines.outcome import OutcomeScorer
 

@@ -141,6 +141,8 @@ class VerifyConfig(Section):
     """[low, high]: judge each step directly first, and write critiques only where P(Yes) lies within; None = off."""
     early_stop: bool = False
     """Judge no step after the first error."""
+    calibration: str | None = None
+    """File that `genprm calibrate` made for this model, protocol and mode; None = rewards are plain P(Yes)."""
     aggregation: Literal["min", "product", "mean", "last"] = "min"
     """How step rewards become the solution's reward."""
     threshold: float = Field(default=0.5, gt=0, lt=1)
@@ -235,8 +237,19 @@ class Config(Section):
     cache: CacheConfig = CacheConfig()
 
     def digest(self) -> str:
-        """sha256 over every setting that can change a result; where and how fast it runs does not count."""
-        return hashlib.sha256(json.dumps(self.result_settings(), sort_keys=True).encode()).hexdigest()
+        """sha256 over every setting that can change a result; where and how fast it runs does not count.
+
+        A calibration counts by what is in its file, not by where the file lies.
+        """
+        settings = json.dumps(self.result_settings(verify={"calibration"}), sort_keys=True).encode()
+        digest = hashlib.sha256(settings)
+        if self.verify.calibration is not None:
+            try:
+                digest.update(Path(self.verify.calibration).expanduser().read_bytes())
+            except OSError as error:
+                message = f"the calibration {self.verify.calibration!r} cannot be read: {error.strerror}"
+                raise ConfigError(message) from None
+        return digest.hexdigest()
 
     def result_settings(self, **without: Any) -> dict[str, Any]:
         """Every setting that can change a result, less the sections or keys named in `without`."""

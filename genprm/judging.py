@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from .aggregate import judge_step
 from .ballots import BallotBox, Cost, Task, prefix_digests
+from .calibration import Calibration
 from .errors import ConfigError
 from .prompting import Message, Prompt
 from .types import Ballot, FailedVote, Solution, StepJudgment, Vote
@@ -24,9 +25,13 @@ Taken = TypeVar("Taken")
 class Judge:
     """Judges single solutions with the critiques of one ballot box."""
 
-    def __init__(self, box: BallotBox):
+    def __init__(self, box: BallotBox, calibration: Calibration | None = None):
         self.box = box
         self.protocol, self.settings = box.protocol, box.config.verify
+        threshold = self.settings.threshold
+        self._calibrate = None if calibration is None else calibration.apply
+        # Votes are counted before calibration, where the verdict turns elsewhere.
+        self._turns = threshold if calibration is None else calibration.threshold_before(threshold)
         self.protocol.parts(self.settings.mode)  # an unknown mode is said before any work
         if self.settings.cascade is not None:
             if self.protocol.manifest.layout != "independent":
@@ -146,10 +151,10 @@ class Judge:
     def _settled(self, usable: Sequence[float], taken: int) -> bool:
         """True where the full number of votes would hardly give another verdict; failed votes never count."""
         total = self.settings.votes - (taken - len(usable))
-        return bool(usable) and flip_chance(usable, total, self.settings.threshold) <= (self.settings.vote_bound or 0)
+        return bool(usable) and flip_chance(usable, total, self._turns) <= (self.settings.vote_bound or 0)
 
     def _step(self, solution: Solution, index: int, ballots: Sequence[Ballot]) -> StepJudgment:
-        return judge_step(index, solution.steps[index], ballots, self.settings.threshold)
+        return judge_step(index, solution.steps[index], ballots, self.settings.threshold, self._calibrate)
 
     def _stops(self, step: StepJudgment) -> bool:
         return self.settings.early_stop and step.verdict == "incorrect"

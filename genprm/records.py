@@ -83,6 +83,17 @@ def read_solutions(
         InputError: A path is missing, a folder, unreadable or given twice, the format is unknown or the limit negative
             (at once); a file is empty or is no JSON at all (when it is reached).
     """
+    return (row for _, row in read_files(paths, format, limit, stdin=stdin))
+
+
+def read_files(
+    paths: str | Path | Iterable[str | Path],
+    format: Format = "auto",
+    limit: int | None = None,
+    *,
+    stdin: BinaryIO | None = None,
+) -> Iterator[tuple[str, Solution | Rejected]]:
+    """`read_solutions`, each row with the path that it came from."""
     if limit is not None and limit < 0:
         raise InputError(f"a limit of {limit} rows: give 0 or more")
     if format not in FORMATS:
@@ -113,7 +124,9 @@ def _check_path(name: str) -> None:
         raise InputError("cannot be read: permission denied", file=name)
 
 
-def _read(names: list[str], format: Format, limit: int | None, stdin: BinaryIO | None) -> Iterator[Solution | Rejected]:
+def _read(
+    names: list[str], format: Format, limit: int | None, stdin: BinaryIO | None
+) -> Iterator[tuple[str, Solution | Rejected]]:
     stems = ["stdin" if name == "-" else Path(name).stem for name in names]
     seen: dict[str, dict[str, int]] = {}
     left = limit
@@ -137,9 +150,9 @@ def _read(names: list[str], format: Format, limit: int | None, stdin: BinaryIO |
                         _remember(solution.id, row, file, seen)
                     except InputError as error:
                         field = ".".join(part for part in (row.place, error.field) if part) or None
-                        yield Rejected(file, row.line, field, error.message, row.raw)
+                        yield name, Rejected(file, row.line, field, error.message, row.raw)
                     else:
-                        yield solution
+                        yield name, solution
         except OSError as error:
             raise InputError(f"cannot be read: {error.strerror or error}", file=file) from error
 

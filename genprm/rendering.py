@@ -6,7 +6,7 @@ template is applied, so that no text can end a turn.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Templates of reasoning models cut everything before this from past turns.
 THINK_END = "</think>"
+# Rendered conversations and tokenised prompts that are kept for whoever asks next.
+CACHED = 256
 
 
 class ChatRenderer:
@@ -28,6 +30,9 @@ class ChatRenderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: dict[str, Any] | None = None):
         self.tokenizer = tokenizer
         self.template_kwargs = template_kwargs or {}
+        # Votes and stretches of one critique ask for the same conversation again and again.
+        self._head = lru_cache(CACHED)(self._render_head)
+        self._ids = lru_cache(CACHED)(lambda text: tuple(encode(self.tokenizer, text)))
 
     @cached_property
     def special(self) -> tuple[str, ...]:
@@ -51,9 +56,13 @@ class ChatRenderer:
 
     def encode(self, prompt: Prompt) -> list[int]:
         """The whole prompt as token ids, with no second templating and no added special tokens."""
-        return encode(self.tokenizer, self.text(prompt))
+        return list(self.ids(self.text(prompt)))
 
-    def _head(self, messages: tuple[Message, ...], assistant_tag: bool) -> str:
+    def ids(self, text: str) -> tuple[int, ...]:
+        """Token ids of a rendered prompt."""
+        return self._ids(text)
+
+    def _render_head(self, messages: tuple[Message, ...], assistant_tag: bool) -> str:
         turns = []
         for message in messages:
             content = self.clean(message.content)

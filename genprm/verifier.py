@@ -18,6 +18,7 @@ from .backends.base import Backend
 from .ballots import BallotBox, Blocks, Cost
 from .blocking import Blocking
 from .cache import VerdictCache
+from .calibration import Calibration
 from .config import Config
 from .judging import Judge
 from .prompting import Protocol
@@ -84,6 +85,7 @@ class GenPRM(Blocking):
         blocks: Blocks | None = None,
         outcome: OutcomeJudge | None = None,
         cache: VerdictCache | None = None,
+        calibration: Calibration | None = None,
     ):
         """Put a verifier together.
 
@@ -94,6 +96,7 @@ class GenPRM(Blocking):
             config: votes, aggregation and the rest.
             blocks: gives host-inserted blocks (for example evidence) for a step of a solution.
             cache: where finished critiques are kept; closed with this object.
+            calibration: makes rewards of mean P(Yes); None = they are the same.
             outcome: compares the solution's answer with the reference; None = math-verify in a worker process.
         """
         super().__init__(config or Config())
@@ -101,6 +104,7 @@ class GenPRM(Blocking):
         self._blocks = blocks
         self._outcome = outcome or _judge_outcome
         self._recall = Recall(cache)
+        self._calibration = calibration
         self._judges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Judge] = weakref.WeakKeyDictionary()
         self._digest = self.config.digest()
 
@@ -154,7 +158,7 @@ class GenPRM(Blocking):
         loop = asyncio.get_running_loop()
         if loop not in self._judges:
             box = BallotBox(self.backend, self.protocol, self.sandbox, self.config, self._blocks, self._recall)
-            self._judges[loop] = Judge(box)
+            self._judges[loop] = Judge(box, self._calibration)
         return self._judges[loop]
 
     async def _verify(self, judge: Judge, solution: Solution) -> VerificationResult:

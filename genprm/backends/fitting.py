@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import ContextOverflow
-from ..labels import encode
 from ..prompting import Prompt
 from ..rendering import ChatRenderer
 from .base import Generation, SamplingParams
@@ -28,7 +27,7 @@ def fit(renderer: ChatRenderer, prompt: Prompt, limit: int, reserve: int) -> Ids
     text = renderer.text(prompt)
     if len(text) > TOKEN_CHARS * limit:
         raise ContextOverflow(f"the prompt has {len(text):,} characters; the model's context is {limit:,} tokens")
-    ids = np.asarray(encode(renderer.tokenizer, text), dtype=np.int64)
+    ids = np.asarray(renderer.ids(text), dtype=np.int64)
     if len(ids) + reserve > limit:
         room = f" (with {reserve} kept for the judgement)" if reserve else ""
         raise ContextOverflow(f"the prompt has {len(ids):,} tokens{room}; the model's context is {limit:,}")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ..errors import GenPRMError
-from . import bench, cache, config, models, sandbox, verify
+from . import bench, cache, calibrate, config, eval, models, sandbox, verify
 
 # Every option is also an environment variable: GENPRM_<COMMAND>_<OPTION>.
 app = typer.Typer(
@@ -24,6 +24,8 @@ app = typer.Typer(
     context_settings={"auto_envvar_prefix": "GENPRM", "help_option_names": ["-h", "--help"]},
 )
 app.command("verify")(verify.verify)
+app.add_typer(eval.app, name="eval")
+app.command("calibrate")(calibrate.calibrate)
 app.add_typer(config.app, name="config")
 app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")

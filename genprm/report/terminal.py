@@ -9,6 +9,8 @@ from rich.text import Text
 
 from ..text import shorten
 from ..types import StepJudgment, VerificationResult, Vote
+from .parts import Cell
+from .parts import Table as PageTable
 
 BAR = 10
 STYLES = {"correct": "green", "incorrect": "bold red", "unscored": "yellow"}
@@ -37,6 +39,23 @@ def show_result(console: Console, result: VerificationResult) -> None:
         )
     console.print(table)
     console.print(_summary(result), highlight=False)
+
+
+def show_table(given: PageTable) -> None:
+    """Print a report's table."""
+    console = Console()
+    table = Table(title=given.title, caption=given.note or None, title_justify="left", caption_justify="left")
+    for number, column in enumerate(given.columns):
+        table.add_column(escape(column), justify="left" if number == 0 else "right")
+    for row in given.rows:
+        table.add_row(*(_cell(cell) for cell in row))
+    console.print(table)
+
+
+def _cell(cell: Cell) -> str:
+    if cell is None:
+        return "–"
+    return f"{cell:.3f}" if isinstance(cell, float) else escape(str(cell))
 
 
 def _reward(step: StepJudgment) -> Text:
