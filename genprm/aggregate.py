@@ -6,7 +6,7 @@ A step without a usable vote has no reward: it is unscored, with the reason, and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .types import FailedVote, StepJudgment, Verdict, Vote
 
@@ -19,10 +19,12 @@ def judge_step(
     votes: Sequence[Vote | FailedVote],
     threshold: float = THRESHOLD,
     calibrate: Callable[[float], float] | None = None,
+    features: Mapping[str, float] | None = None,
 ) -> StepJudgment:
     """Reward = mean P(Yes) over the usable votes, calibrated where a calibration is given; verdict by `threshold`.
 
-    A reward equal to the threshold is correct. A calibrated step keeps the mean it was made of as feature `p_yes`.
+    A reward equal to the threshold is correct. A calibrated step keeps the mean it was made of as feature `p_yes`,
+    beside the features of its evidence.
     """
     usable = tuple(vote for vote in votes if isinstance(vote, Vote))
     failed = tuple(vote for vote in votes if isinstance(vote, FailedVote))
@@ -39,7 +41,7 @@ def judge_step(
         text=text,
         reward=reward,
         verdict=verdict,
-        features=None if calibrate is None else {"p_yes": mean},
+        features=None if calibrate is None and features is None else {"p_yes": mean, **(features or {})},
         votes=usable,
         failed_votes=failed,
     )

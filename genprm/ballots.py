@@ -18,6 +18,9 @@ from .backends.base import Backend, LabelReading
 from .config import Config
 from .critique import CritiqueWriter, Sampling, Turn, derive_seed
 from .errors import ContextOverflow, Unscored
+from .evidence.block import evidence_block
+from .evidence.programs import Program
+from .evidence.support import SolutionSupport
 from .prompting import Prompt, Protocol
 from .recall import Recall
 from .sandbox.base import Sandbox
@@ -37,6 +40,8 @@ class Cost:
     started: float | None = None
     prefix_scores: list[float] = field(default_factory=list)
     """P(Yes) to a `whole` protocol's closing question, one a vote."""
+    evidence: SolutionSupport | None = None
+    """What programs and equations say of the solution."""
     overflow: tuple[int, str] | None = None
     """The first step whose prompt did not fit, and the reason."""
 
@@ -45,6 +50,12 @@ class Cost:
         self.prompt_tokens += turn.prompt_tokens
         self.completion_tokens += turn.completion_tokens
         self.code_runs += sum(check.status != "unavailable" for check in turn.checks)
+
+    def add_program(self, program: Program) -> None:
+        """Count one program written for the evidence."""
+        self.prompt_tokens += program.prompt_tokens
+        self.completion_tokens += program.completion_tokens
+        self.code_runs += program.status != "unavailable" and bool(program.source)
 
     @property
     def seconds(self) -> float:
@@ -85,9 +96,12 @@ class BallotBox:
         self.temperature = automatic if chosen is None else chosen
         self._key_base = self._settings_digest()
 
-    def blocks(self, solution: Solution, index: int) -> Mapping[str, str]:
-        """The caller's host-inserted blocks for a step."""
-        return self._blocks(solution, index) if self._blocks is not None else {}
+    def blocks(self, solution: Solution, index: int, cost: Cost) -> Mapping[str, str]:
+        """The host-inserted blocks for a step: evidence, and the caller's own."""
+        given = self._blocks(solution, index) if self._blocks is not None else {}
+        if cost.evidence is None or not self.config.evidence.show:
+            return given
+        return {"evidence": evidence_block(cost.evidence, index), **given}
 
     async def one(self, task: Task, prompt: Callable[[], Prompt], cost: Cost, *, grows: bool = False) -> Ballot:
         """One critique of one step.
@@ -105,7 +119,7 @@ class BallotBox:
                     return [FailedVote(reason=cost.overflow[1])]
                 return [await self._write_one(task, prompt(), cost)]
 
-        ballots, remembered = await self._recall.once(self._key(task), make)
+        ballots, remembered = await self._recall.once(self._key(task, cost), make)
         cost.cache_hits += remembered
         return ballots[0]
 
@@ -116,7 +130,7 @@ class BallotBox:
             async with self.seats:
                 return await self._write_whole(task, prompt(), cost)
 
-        ballots, remembered = await self._recall.once(self._key(task), make)
+        ballots, remembered = await self._recall.once(self._key(task, cost), make)
         cost.cache_hits += remembered
         scores = [ballot.prefix_score for ballot in ballots[:1] if isinstance(ballot, Vote)]
         cost.prefix_scores += [score for score in scores if score is not None]
@@ -161,7 +175,7 @@ class BallotBox:
                 self.sandbox.open,
                 number=task.index + 1,
                 steps=steps,
-                blocks=self.blocks(task.solution, task.index),
+                blocks=self.blocks(task.solution, task.index, cost),
             )
             turn = writer.turn
             outcome: LabelReading | str
@@ -234,17 +248,17 @@ class BallotBox:
             max_tokens=self.config.verify.max_tokens,
         )
 
-    def _key(self, task: Task) -> str:
+    def _key(self, task: Task, cost: Cost) -> str:
         """Everything that this critique depends on, as one digest."""
-        blocks = sorted(self.blocks(task.solution, task.index).items())
+        blocks = sorted(self.blocks(task.solution, task.index, cost).items())
         parts = [self._key_base, task.mode, task.digest, task.vote, blocks]
         return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
     def _settings_digest(self) -> str:
         """The settings behind a critique; how votes are counted afterwards is left out."""
         counting = {"votes", "vote_bound", "cascade", "early_stop", "aggregation", "threshold", "min_mass", "mode"}
-        counting |= {"calibration"}
-        settings = self.config.result_settings(verify=counting)
+        counting |= {"calibration", "reward"}
+        settings = self.config.result_settings(verify=counting, evidence=True)
         made_by = [self.backend.model, self.protocol.ref.sha256, self.sandbox.level == "off", self.temperature]
         return hashlib.sha256(json.dumps([settings, made_by], sort_keys=True).encode()).hexdigest()
 

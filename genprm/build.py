@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from .backends.base import Backend
@@ -16,12 +17,13 @@ from .calibration import Calibration, load_calibration
 from .config import Config, load_config
 from .errors import ConfigError
 from .models import resolve
-from .prompting import load_protocol
+from .prompting import Protocol, load_protocol
 from .sandbox import open_sandbox
 from .types import ProtocolRef
 from .verifier import GenPRM, Verifier
 
 Say = Callable[[str], None]
+RULE = "programs"
 
 
 def load(config: Config | str = "default", *, overrides: Iterable[str] = (), say: Say = lambda _: None) -> Verifier:
@@ -54,8 +56,7 @@ def load_generative(settings: Config, *, say: Say = lambda _: None) -> GenPRM:
     """
     if settings.verify.judge != "generative":
         raise ConfigError(f"this needs a judge that writes critiques, and verify.judge is {settings.verify.judge!r}")
-    protocol = load_protocol(settings.verify.protocol)
-    protocol.parts(settings.verify.mode)
+    protocol, solver = _protocols(settings)
     limits = settings.sandbox
     sandbox = open_sandbox(
         limits.kind, limits, url=limits.url, workers=limits.workers, level=limits.level, trust=limits.trust
@@ -69,12 +70,29 @@ def load_generative(settings: Config, *, say: Say = lambda _: None) -> GenPRM:
         if settings.cache.enabled:
             cache = VerdictCache(Path(settings.cache.path).expanduser() if settings.cache.path else None, say)
         made.pop_all()  # the verifier closes them from here on
-    return GenPRM(backend, protocol, sandbox, settings, cache=cache, calibration=calibration)
+    return GenPRM(backend, protocol, sandbox, settings, cache=cache, calibration=calibration, solver=solver)
+
+
+def _protocols(settings: Config) -> tuple[Protocol, Protocol | None]:
+    """The protocol that judges, and the one that writes programs where they are wanted."""
+    verify, wanted = settings.verify, settings.evidence
+    solver = load_protocol(wanted.protocol) if wanted.programs else None
+    if verify.protocol == RULE:
+        if solver is None:
+            raise ConfigError(f"the protocol {RULE!r} judges by programs: set evidence.programs, e.g. to 6")
+        if verify.calibration is not None:
+            raise ConfigError(f"verify.calibration is fitted for critiques; the protocol {RULE!r} writes none")
+        return replace(solver, manifest=solver.manifest.model_copy(update={"name": RULE, "judges": False})), solver
+    protocol = load_protocol(verify.protocol)
+    if not protocol.manifest.judges:
+        raise ConfigError(f"the protocol {verify.protocol!r} judges nothing: it is one for evidence.protocol")
+    protocol.parts(verify.mode)
+    return protocol, solver
 
 
 def _calibration(settings: Config, model: str, protocol: ProtocolRef) -> Calibration | None:
     verify = settings.verify
-    if verify.calibration is None:
+    if verify.calibration is None or verify.reward == "label":
         return None
     if verify.cascade is not None:
         raise ConfigError("verify.calibration is fitted for one mode of a protocol; verify.cascade mixes two")

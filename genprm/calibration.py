@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +21,7 @@ from .types import ProtocolRef, Record
 EDGE = 1e-6
 """Probabilities are kept this far from 0 and 1 before a logit is taken."""
 
-Method = Literal["temperature", "platt", "isotonic"]
+Method = Literal["temperature", "platt", "isotonic", "fusion"]
 
 
 class FitScores(Record):
@@ -46,10 +47,11 @@ class Fitted(Record):
 
 
 class Calibration(Record):
-    """A monotone map on [0, 1].
+    """A map on [0, 1], monotone in P(Yes).
 
     `temperature`: sigmoid(logit(p) / T) (Guo et al. 2017). `platt`: sigmoid(a logit(p) + b) (Platt 1999).
-    `isotonic`: straight lines between fitted points (Zadrozny and Elkan 2002).
+    `isotonic`: straight lines between fitted points (Zadrozny and Elkan 2002). `fusion`: a logistic model on
+    logit(p) and the step's evidence, sigmoid(a logit(p) + sum_i w_i f_i + b).
     """
 
     schema_version: int = 1
@@ -58,7 +60,7 @@ class Calibration(Record):
     protocol: ProtocolRef
     mode: str
     method: Method
-    scale: float = Field(default=1.0, gt=0)
+    scale: float = Field(default=1.0, ge=0)
     """1/T, or a."""
     shift: float = 0.0
     """b."""
@@ -66,6 +68,8 @@ class Calibration(Record):
     """Isotonic: rewards before, increasing."""
     y: tuple[float, ...] = ()
     """Isotonic: rewards after, not decreasing."""
+    weights: dict[str, float] = Field(default_factory=dict)
+    """Fusion: w by the feature's name; see `genprm.evidence.features`."""
     fitted: Fitted | None = None
 
     @model_validator(mode="after")
@@ -79,20 +83,32 @@ class Calibration(Record):
                 raise ValueError("x and y lie in [0, 1]")
         return self
 
-    def apply(self, p: float) -> float:
-        """The calibrated reward of a mean P(Yes)."""
+    def apply(self, p: float, features: Mapping[str, float] | None = None) -> float:
+        """The calibrated reward of a mean P(Yes).
+
+        Args:
+            p: the mean over votes.
+            features: of the step, for a fusion.
+
+        Raises:
+            ConfigError: a fusion without the features that it weighs.
+        """
         if self.method == "isotonic":
             return _interpolate(self.x, self.y, p)
-        return sigmoid(self.scale * logit(p) + self.shift)
+        known = features or {}
+        if missing := [name for name in self.weights if name not in known]:
+            raise ConfigError(f"the calibration weighs evidence that is not collected: {', '.join(missing)}")
+        return sigmoid(self.scale * logit(p) + sum(w * known[name] for name, w in self.weights.items()) + self.shift)
 
-    def threshold_before(self, threshold: float) -> float:
+    def threshold_before(self, threshold: float, features: Mapping[str, float] | None = None) -> float:
         """The smallest mean P(Yes) whose calibrated reward reaches `threshold`; over 1 where none does."""
-        if self.apply(1.0) < threshold:
+        if self.apply(1.0, features) < threshold:
             return math.nextafter(1.0, 2.0)
         low, high = 0.0, 1.0
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (low, middle) if self.apply(middle) >= threshold else (middle, high)
+            reached = self.apply(middle, features) >= threshold
+            low, high = (low, middle) if reached else (middle, high)
         return high
 
 

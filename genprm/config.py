@@ -129,7 +129,8 @@ class VerifyConfig(Section):
     """`generative`: a model writes critiques. The others are baselines, set in `baseline`: `prm_head` = a
     discriminative PRM, `implicit` = the log-ratio of two language models, `outcome` = the final answer alone."""
     protocol: str = "compact"
-    """A shipped protocol's name, or the path of a template folder."""
+    """A shipped protocol's name, or the path of a template folder. `programs` writes no critique: evidence and a rule
+    alone."""
     mode: str = "full"
     """Which parts of the critique are written: one of the protocol's modes, e.g. `full`, `direct`."""
     votes: int = Field(default=1, ge=1)
@@ -143,6 +144,8 @@ class VerifyConfig(Section):
     """Judge no step after the first error."""
     calibration: str | None = None
     """File that `genprm calibrate` made for this model, protocol and mode; None = rewards are plain P(Yes)."""
+    reward: Literal["calibrated", "label"] = "calibrated"
+    """`label`: the plain mean P(Yes), also where a calibration is given."""
     aggregation: Literal["min", "product", "mean", "last"] = "min"
     """How step rewards become the solution's reward."""
     threshold: float = Field(default=0.5, gt=0, lt=1)
@@ -206,6 +209,25 @@ class BaselineConfig(Section):
     """`implicit`: a step's reward from its own log-ratio, or from that of all steps up to it."""
 
 
+class EvidenceConfig(Section):
+    """What the host finds out by itself before a critique is written."""
+
+    programs: int = Field(default=0, ge=0, le=256)
+    """The most programs written from the problem alone and executed, shared by all steps, votes and candidates of the
+    problem; 0 = none."""
+    first: int = Field(default=2, ge=1)
+    """Programs written at once; more, up to `programs`, only while the verdict is open."""
+    equations: bool = False
+    """Check the equalities that a step states."""
+    show: bool = True
+    """Show the evidence to the model that writes the critique, in protocols that have a place for it."""
+    temperature: float = Field(default=0.8, ge=0)
+    """Of the programs."""
+    top_p: float = Field(default=0.95, gt=0, le=1)
+    protocol: str = "solver"
+    """How a problem is put to the model that writes the programs."""
+
+
 class CacheConfig(Section):
     """The verdict cache: finished critiques are kept and not written again."""
 
@@ -234,6 +256,7 @@ class Config(Section):
     sandbox: SandboxConfig = SandboxConfig()
     scripted: ScriptedConfig = ScriptedConfig()
     baseline: BaselineConfig = BaselineConfig()
+    evidence: EvidenceConfig = EvidenceConfig()
     cache: CacheConfig = CacheConfig()
 
     def digest(self) -> str:

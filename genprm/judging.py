@@ -8,13 +8,18 @@ verdict can hardly change; with `verify.cascade` a critique is written only wher
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .aggregate import judge_step
 from .ballots import BallotBox, Cost, Task, prefix_digests
 from .calibration import Calibration
+from .config import VerifyConfig
 from .errors import ConfigError
+from .evidence.collect import Evidence
+from .evidence.features import step_features
+from .evidence.rule import rule_rewards
 from .prompting import Message, Prompt
 from .types import Ballot, FailedVote, Solution, StepJudgment, Vote
 from .voting import flip_chance, next_wave
@@ -22,16 +27,45 @@ from .voting import flip_chance, next_wave
 Taken = TypeVar("Taken")
 
 
+async def collect_into(cost: Cost, evidence: Evidence, solution: Solution) -> None:
+    """Collect a solution's evidence and count what it cost."""
+    cost.started = cost.started or time.perf_counter()
+    cost.evidence, programs = await evidence.collect(solution)
+    for program in programs:
+        cost.add_program(program)
+
+
+class RuleJudge:
+    """Judges by programs and a rule alone; no critique is written."""
+
+    def __init__(self, evidence: Evidence, settings: VerifyConfig):
+        self._evidence, self._settings = evidence, settings
+
+    async def judge(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
+        """Judgments of all steps, or of the steps up to the first error where `verify.early_stop` is set."""
+        await collect_into(cost, self._evidence, solution)
+        assert cost.evidence is not None
+        rewards = rule_rewards(cost.evidence)
+        judged: list[StepJudgment] = []
+        for index, text in enumerate(solution.steps):
+            common: dict[str, Any] = {"index": index, "text": text, "features": step_features(cost.evidence, index)}
+            if isinstance(rewards, str):
+                judged.append(StepJudgment(reward=None, verdict="unscored", unscored_reason=rewards, **common))
+                continue
+            right = rewards[index] >= self._settings.threshold
+            judged.append(StepJudgment(reward=rewards[index], verdict="correct" if right else "incorrect", **common))
+            if self._settings.early_stop and not right:
+                break
+        return judged
+
+
 class Judge:
     """Judges single solutions with the critiques of one ballot box."""
 
-    def __init__(self, box: BallotBox, calibration: Calibration | None = None):
+    def __init__(self, box: BallotBox, calibration: Calibration | None = None, evidence: Evidence | None = None):
         self.box = box
         self.protocol, self.settings = box.protocol, box.config.verify
-        threshold = self.settings.threshold
-        self._calibrate = None if calibration is None else calibration.apply
-        # Votes are counted before calibration, where the verdict turns elsewhere.
-        self._turns = threshold if calibration is None else calibration.threshold_before(threshold)
+        self._calibration, self._evidence = calibration, evidence
         self.protocol.parts(self.settings.mode)  # an unknown mode is said before any work
         if self.settings.cascade is not None:
             if self.protocol.manifest.layout != "independent":
@@ -42,6 +76,8 @@ class Judge:
 
     async def judge(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
         """Judgments of all steps, or of the steps up to the first error where `verify.early_stop` is set."""
+        if self._evidence is not None:
+            await collect_into(cost, self._evidence, solution)
         layout = self.protocol.manifest.layout
         run = {"independent": self._independent, "multi_turn": self._multi_turn, "whole": self._whole}[layout]
         return await run(solution, cost)
@@ -54,7 +90,7 @@ class Judge:
 
         def ballot(index: int, vote: int, mode: str) -> Awaitable[Ballot]:
             def prompt() -> Prompt:
-                blocks = self.box.blocks(solution, index)
+                blocks = self.box.blocks(solution, index, cost)
                 return self.protocol.conversation(solution, index, previous="".join(rendered[:index]), blocks=blocks)
 
             return self.box.one(Task(solution, index, vote, digests[index], mode), prompt, cost, grows=True)
@@ -64,9 +100,11 @@ class Judge:
                 direct = await ballot(index, 0, "direct")
                 low, high = self.settings.cascade
                 if isinstance(direct, Vote) and not low <= direct.p_yes <= high:
-                    return self._step(solution, index, [direct])
-            ballots = await self._waves(lambda vote: ballot(index, vote, self.settings.mode), _values)
-            return self._step(solution, index, ballots)
+                    return self._step(solution, index, cost, [direct])
+            ballots = await self._waves(
+                lambda vote: ballot(index, vote, self.settings.mode), _values, lambda: [self._turn(index, cost)]
+            )
+            return self._step(solution, index, cost, ballots)
 
         tasks = [asyncio.ensure_future(step(index)) for index in range(len(solution.steps))]
         judged: list[StepJudgment] = []
@@ -93,7 +131,7 @@ class Judge:
                 if chain.broken is not None:
                     return FailedVote(reason=chain.broken)
                 prompt = self.protocol.conversation(
-                    solution, step, history=tuple(chain.history), blocks=self.box.blocks(solution, step)
+                    solution, step, history=tuple(chain.history), blocks=self.box.blocks(solution, step, cost)
                 )
                 task = Task(solution, step, vote, digests[step], self.settings.mode)
                 answer = await self.box.one(task, lambda prompt=prompt: prompt, cost)  # type: ignore[misc]
@@ -102,8 +140,12 @@ class Judge:
 
         judged: list[StepJudgment] = []
         for index in range(len(solution.steps)):
-            ballots = await self._waves(lambda vote, index=index: ballot(index, vote), _values)  # type: ignore[misc]
-            judged.append(self._step(solution, index, ballots))
+            ballots = await self._waves(
+                lambda vote, index=index: ballot(index, vote),  # type: ignore[misc]
+                _values,
+                lambda index=index: [self._turn(index, cost)],  # type: ignore[misc]
+            )
+            judged.append(self._step(solution, index, cost, ballots))
             if self._stops(judged[-1]):
                 break
         return judged
@@ -115,17 +157,19 @@ class Judge:
         def ballots(vote: int) -> Awaitable[Sequence[Ballot]]:
             def prompt() -> Prompt:
                 shown = "".join(self.protocol.render_step(text, index) for index, text in enumerate(solution.steps))
-                blocks = self.box.blocks(solution, count - 1)
+                blocks = self.box.blocks(solution, count - 1, cost)
                 return self.protocol.conversation(solution, count - 1, previous=shown, blocks=blocks)
 
             return self.box.whole(Task(solution, count - 1, vote, digest, self.settings.mode), prompt, cost)
 
         by_vote = await self._waves(
-            ballots, lambda rows: [value for column in zip(*rows, strict=True) for value in _values(column)]
+            ballots,
+            lambda rows: [value for column in zip(*rows, strict=True) for value in _values(column)],
+            lambda: [self._turn(index, cost) for index in range(count)],
         )
         judged: list[StepJudgment] = []
         for index in range(count):
-            judged.append(self._step(solution, index, [row[index] for row in by_vote]))
+            judged.append(self._step(solution, index, cost, [row[index] for row in by_vote]))
             if self._stops(judged[-1]):
                 break
         return judged
@@ -136,25 +180,44 @@ class Judge:
         self,
         take: Callable[[int], Awaitable[Taken]],
         values: Callable[[Sequence[Taken]], list[list[float]]],
+        turns: Callable[[], list[float]],
     ) -> list[Taken]:
-        """All votes at once, or in waves until no verdict among them is likely to change."""
+        """All votes at once, or in waves until no verdict among them is likely to change.
+
+        Args:
+            take: one vote.
+            values: P(Yes) of the usable votes, a list for each step that they judge.
+            turns: where each of these steps' verdicts turns, before calibration.
+        """
         total, bound = self.settings.votes, self.settings.vote_bound
         if bound is None:
             return list(await asyncio.gather(*(take(vote) for vote in range(total))))
         taken: list[Taken] = []
         while len(taken) < total:
             taken += await asyncio.gather(*(take(vote) for vote in next_wave(len(taken), total)))
-            if all(self._settled(column, len(taken)) for column in values(taken)):
+            columns = zip(values(taken), turns(), strict=True)
+            if all(self._settled(column, len(taken), turn) for column, turn in columns):
                 break
         return taken
 
-    def _settled(self, usable: Sequence[float], taken: int) -> bool:
+    def _turn(self, index: int, cost: Cost) -> float:
+        """Where a step's verdict turns: votes are counted before calibration."""
+        if self._calibration is None:
+            return self.settings.threshold
+        return self._calibration.threshold_before(self.settings.threshold, self._features(index, cost))
+
+    def _settled(self, usable: Sequence[float], taken: int, turn: float) -> bool:
         """True where the full number of votes would hardly give another verdict; failed votes never count."""
         total = self.settings.votes - (taken - len(usable))
-        return bool(usable) and flip_chance(usable, total, self._turns) <= (self.settings.vote_bound or 0)
+        return bool(usable) and flip_chance(usable, total, turn) <= (self.settings.vote_bound or 0)
 
-    def _step(self, solution: Solution, index: int, ballots: Sequence[Ballot]) -> StepJudgment:
-        return judge_step(index, solution.steps[index], ballots, self.settings.threshold, self._calibrate)
+    def _features(self, index: int, cost: Cost) -> dict[str, float] | None:
+        return None if cost.evidence is None else step_features(cost.evidence, index)
+
+    def _step(self, solution: Solution, index: int, cost: Cost, ballots: Sequence[Ballot]) -> StepJudgment:
+        calibration, features = self._calibration, self._features(index, cost)
+        calibrate = None if calibration is None else lambda p: calibration.apply(p, features)
+        return judge_step(index, solution.steps[index], ballots, self.settings.threshold, calibrate, features)
 
     def _stops(self, step: StepJudgment) -> bool:
         return self.settings.early_stop and step.verdict == "incorrect"

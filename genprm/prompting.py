@@ -84,6 +84,8 @@ class Manifest(_Strict):
     layout: Literal["independent", "multi_turn", "whole"]
     """`independent`: each step alone with the steps before it; `multi_turn`: step t is user turn t, so that each
     verdict sees the critiques before it; `whole`: one critique for all steps."""
+    judges: bool = True
+    """False: it writes something else than critiques, and no step can be judged with it."""
     parts: tuple[Part, ...]
     modes: dict[str, tuple[str, ...]]
     judgement: Judgement

@@ -20,7 +20,9 @@ from .blocking import Blocking
 from .cache import VerdictCache
 from .calibration import Calibration
 from .config import Config
-from .judging import Judge
+from .evidence.collect import Evidence
+from .evidence.programs import Solver
+from .judging import Judge, RuleJudge
 from .prompting import Protocol
 from .recall import Recall
 from .sandbox.base import Sandbox
@@ -86,6 +88,7 @@ class GenPRM(Blocking):
         outcome: OutcomeJudge | None = None,
         cache: VerdictCache | None = None,
         calibration: Calibration | None = None,
+        solver: Protocol | None = None,
     ):
         """Put a verifier together.
 
@@ -97,6 +100,7 @@ class GenPRM(Blocking):
             blocks: gives host-inserted blocks (for example evidence) for a step of a solution.
             cache: where finished critiques are kept; closed with this object.
             calibration: makes rewards of mean P(Yes); None = they are the same.
+            solver: how problems are put to the model for programs, where the config wants evidence.
             outcome: compares the solution's answer with the reference; None = math-verify in a worker process.
         """
         super().__init__(config or Config())
@@ -104,8 +108,10 @@ class GenPRM(Blocking):
         self._blocks = blocks
         self._outcome = outcome or _judge_outcome
         self._recall = Recall(cache)
-        self._calibration = calibration
-        self._judges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Judge] = weakref.WeakKeyDictionary()
+        self._calibration, self._solver = calibration, solver
+        self._judges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Judge | RuleJudge] = (
+            weakref.WeakKeyDictionary()
+        )
         self._digest = self.config.digest()
 
     @property
@@ -153,15 +159,36 @@ class GenPRM(Blocking):
                     task.cancel()
                 await asyncio.gather(*running, return_exceptions=True)
 
-    def _judge(self) -> Judge:
+    def _judge(self) -> Judge | RuleJudge:
         """The running event loop's judge: all work of a loop shares one bound on critiques under way."""
         loop = asyncio.get_running_loop()
         if loop not in self._judges:
             box = BallotBox(self.backend, self.protocol, self.sandbox, self.config, self._blocks, self._recall)
-            self._judges[loop] = Judge(box, self._calibration)
+            evidence = self._collector(box.seats)
+            rule = evidence is not None and not self.protocol.manifest.judges
+            self._judges[loop] = (
+                RuleJudge(evidence, self.config.verify)
+                if evidence is not None and rule
+                else Judge(box, self._calibration, evidence)
+            )
         return self._judges[loop]
 
-    async def _verify(self, judge: Judge, solution: Solution) -> VerificationResult:
+    def _collector(self, seats: asyncio.Semaphore) -> Evidence | None:
+        """What collects evidence in one event loop; None where none is wanted."""
+        settings, solver = self.config.evidence, None
+        if self._solver is not None and settings.programs:
+            solver = Solver(
+                self.backend,
+                self.sandbox,
+                self._solver,
+                settings,
+                seats=seats,
+                seed=self.config.verify.seed,
+                cache=self._recall.cache,
+            )
+        return Evidence(solver, settings) if solver is not None or settings.equations else None
+
+    async def _verify(self, judge: Judge | RuleJudge, solution: Solution) -> VerificationResult:
         cost = Cost()
         steps = await judge.judge(solution, cost)
         seconds = cost.seconds
@@ -176,6 +203,7 @@ class GenPRM(Blocking):
             aggregation=self.config.verify.aggregation,
             outcome=outcome,
             prefix_score=fmean(cost.prefix_scores) if cost.prefix_scores else None,
+            evidence=None if cost.evidence is None else cost.evidence.as_evidence(),
             label=solution.label,
             model=self.model,
             protocol=self.protocol_ref,

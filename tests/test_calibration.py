@@ -151,3 +151,33 @@ def test_what_is_no_calibration_is_one_clear_line(tmp_path, text):
 def test_an_isotonic_map_that_is_none_is_refused(fields):
     with pytest.raises(ValueError, match=r"isotonic|decrease|lie in"):
         made("isotonic", **fields)
+
+
+def test_a_fusion_learns_which_evidence_tells_right_from_wrong():
+    chosen = random.Random(0)
+    scores, truths, groups, features = [], [], [], []
+    for n in range(2000):
+        agree, noise = float(chosen.random() < 0.5), chosen.random()
+        truths.append(int(chosen.random() < (0.9 if agree else 0.4)))
+        scores.append(min(max(0.5 + 0.1 * truths[-1] + chosen.gauss(0, 0.2), 0.01), 0.99))
+        groups.append(str(n // 5))
+        features.append({"agree": agree, "noise": noise})
+    fused = fit_calibration(
+        scores, truths, groups, model="m", protocol=PROTOCOL, mode="full", sha256="0", features=features
+    )
+    assert fused.method == "fusion"
+    assert fused.weights["agree"] > 1.5 > abs(fused.weights["noise"]) * 3
+    assert fused.scale > 0
+    assert fused.fitted.after.auroc > fused.fitted.before.auroc + 0.1
+    assert fused.apply(0.5, {"agree": 1.0, "noise": 0.5}) > fused.apply(0.5, {"agree": 0.0, "noise": 0.5})
+    turn = fused.threshold_before(0.7, features[0])
+    assert fused.apply(turn + 1e-6, features[0]) >= 0.7
+
+
+def test_a_fusion_without_evidence_is_refused():
+    from genprm.errors import InputError
+
+    with pytest.raises(InputError, match="needs evidence"):
+        fit(*steps(100, 1.0, 0.0), method="fusion")
+    with pytest.raises(ConfigError, match="not collected: agree"):
+        made("fusion", weights={"agree": 1.0}).apply(0.5)

@@ -25,8 +25,8 @@ def calibrate(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N records.")] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="N rows drawn at random by --seed.")] = None,
     method: Annotated[
-        Literal["auto", "temperature", "platt", "isotonic"],
-        typer.Option(help="auto = the one with the least cross-validated log loss."),
+        Literal["auto", "temperature", "platt", "isotonic", "fusion"],
+        typer.Option(help="auto = the one with the least cross-validated log loss; fusion weighs evidence too."),
     ] = "auto",
 ) -> None:
     """Judge labelled rows, fit a calibration on them, and print its cross-validated scores.
@@ -35,7 +35,7 @@ def calibrate(
     """
     from ..build import load
     from ..evaluation.fit import fit_calibration
-    from ..evaluation.rows import labelled_steps
+    from ..evaluation.rows import labelled_steps, step_evidence
     from ..evaluation.run import Selection, judge_into, read_results, read_rows, write_json
     from ..evaluation.tasks import judged_row, processbench_lacks
 
@@ -52,12 +52,13 @@ def calibrate(
         bar = progress.add_task("judging", total=len(rows))
         judge_into(results, rows, verifier, settings, lambda: progress.advance(bar))
         name, protocol = verifier.model, verifier.protocol_ref
-    judged = []
-    problems = []
+    judged, problems, evidence = [], [], []
     for row, result in read_results(rows, results):
         judged.append(judged_row(row, result))
         problems.append(row.solution.problem)
+        evidence.append([step.features for step in result.steps])
     owners, scores, truths = labelled_steps(judged)
+    features = step_evidence(judged, evidence)
     fitted = fit_calibration(
         scores,
         truths,
@@ -67,6 +68,7 @@ def calibrate(
         mode=settings.verify.mode,
         sha256=hashlib.sha256(Path(file).read_bytes()).hexdigest(),
         method=None if method == "auto" else method,
+        features=features,
     )
     write_json(output, fitted.model_dump(mode="json"))
     assert fitted.fitted is not None

@@ -5,7 +5,7 @@ Knows results, no benchmark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..types import VerificationResult
@@ -54,6 +54,26 @@ class Judged:
             if reward < threshold:
                 return index
         return -1 if len(self.rewards) == self.steps else None
+
+
+def step_evidence(
+    rows: Sequence[Judged], features: Sequence[Sequence[Mapping[str, float] | None]]
+) -> list[dict[str, float]] | None:
+    """Evidence of the steps that `labelled_steps` gives, in its order; None where none was collected.
+
+    Args:
+        rows: judged rows.
+        features: of each row's judged steps, as results hold them.
+    """
+    found: list[dict[str, float]] = []
+    for row, inside in zip(rows, features, strict=True):
+        if row.label is None:
+            continue
+        known = row.rewards if row.label < 0 else row.rewards[: row.label + 1]
+        for reward, one in zip(known, inside, strict=False):
+            if reward is not None:
+                found.append({name: value for name, value in (one or {}).items() if name != "p_yes"})
+    return found if any(found) else None
 
 
 def labelled_steps(rows: Sequence[Judged]) -> tuple[list[int], list[float], list[int]]:
