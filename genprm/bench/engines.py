@@ -169,6 +169,13 @@ async def _overhead(verifier: GenPRM, solutions: list[Solution]) -> dict[str, An
     )  # fmt: skip
 
 
+def bench_overhead(config: Config, *, count: int = 32) -> list[dict[str, Any]]:
+    """genprm's time beside the engine's alone; see `bench_throughput`."""
+    with load_generative(config) as verifier:
+        list(verifier.verify_many(workload(2)))
+        return [asyncio.run(_overhead(verifier, workload(count)))]
+
+
 def bench_label(config: Config, *, rounds: int = 15) -> list[dict[str, Any]]:
     """One label read beside one generated token after the same prompt, each from nothing."""
     solution = workload(1)[0]

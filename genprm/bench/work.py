@@ -165,6 +165,32 @@ def _beam_rounds(beams: int, depth: int, width: int) -> Iterator[list[Solution]]
         kept = grown[:beams]
 
 
+def bench_evidence(candidates: int = 8) -> list[dict[str, Any]]:
+    """Tokens of independent programs a candidate, for several candidates of a problem beside one: they are shared."""
+    config = load_config("scripted", ["verify.protocol=programs", "evidence.programs=6"])
+    solver = load_protocol("solver")
+    tokens, times = [], []
+    for count in (candidates, 1):
+        start = time.perf_counter()
+        with GenPRM(ScriptedBackend(config.scripted), solver, OffSandbox(), config, solver=solver) as verifier:
+            pool = [Solution(id=str(k), problem="p", steps=(f"It is {k}.",)) for k in range(count)]
+            tokens.append(_tokens(list(verifier.verify_many(pool))) / count)
+        times.append(time.perf_counter() - start)
+    return [
+        figure(
+            "evidence",
+            tokens[0] / tokens[1],
+            1 / 6,
+            "at most",
+            ours_seconds=times[0],
+            other_seconds=times[1],
+            runs=candidates,
+            tokens_a_candidate=tokens[0],
+            tokens_alone=tokens[1],
+        )
+    ]
+
+
 def bench_memory(count: int = 100_000, small: int = 1_000) -> list[dict[str, Any]]:
     """Peak memory of `genprm verify` over many records beside few, each in a process of its own."""
     peaks, seconds = [], []

@@ -65,6 +65,14 @@ def cache(as_json: Annotated[bool, _JSON] = False) -> None:
 
 
 @app.command()
+def evidence(as_json: Annotated[bool, _JSON] = False) -> None:
+    """Tokens of programs a candidate: eight candidates of a problem beside one (fake engine, an exact count)."""
+    from ..bench.work import bench_evidence
+
+    show(bench_evidence(), as_json=as_json)
+
+
+@app.command()
 def memory(
     as_json: Annotated[bool, _JSON] = False,
     count: Annotated[int, typer.Option(help="Records of the long run.", min=1)] = 100_000,
@@ -94,6 +102,23 @@ def throughput(
 
 
 @app.command()
+def overhead(
+    as_json: Annotated[bool, _JSON] = False,
+    config: Annotated[str, typer.Option(help="The engine's config.")] = "default",
+    model: Annotated[str | None, typer.Option(help="A named model, a folder or a hub id.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a setting: a.b=value.")] = None,
+    count: Annotated[int, typer.Option(help="Solutions judged.", min=1)] = 32,
+) -> None:
+    """A whole run beside its own prompts given to the engine all at once."""
+    from ..bench.engines import bench_overhead
+    from .verify import effective_config
+
+    overrides = ["verify.protocol=genprm", "verify.votes=4", *(set_ or [])]
+    settings = effective_config(config, model=model, votes=None, seed=None, overrides=overrides)
+    show(bench_overhead(settings, count=count), as_json=as_json)
+
+
+@app.command()
 def label(
     as_json: Annotated[bool, _JSON] = False,
     config: Annotated[str, typer.Option(help="The engine's config.")] = "default",
@@ -114,3 +139,25 @@ def remote(as_json: Annotated[bool, _JSON] = False) -> None:
     from ..bench.remote import bench_remote
 
     show(bench_remote(), as_json=as_json)
+
+
+@app.command("all")
+def everything(as_json: Annotated[bool, _JSON] = False) -> None:
+    """All figures that need no engine of their own: one after another, for half an hour at most."""
+    from ..bench.engines import bench_label
+    from ..bench.remote import bench_remote
+    from ..bench.work import bench_cache, bench_early_stop, bench_evidence, bench_memory, bench_votes
+    from ..bench_sandbox import bench_sandbox
+    from ..config import load_config
+
+    figures = [
+        *bench_sandbox(),
+        *bench_label(load_config("default")),
+        *bench_votes(),
+        *bench_early_stop(),
+        *bench_cache(),
+        *bench_evidence(),
+        *bench_memory(),
+        *bench_remote(),
+    ]
+    show(figures, as_json=as_json)
