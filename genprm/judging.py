@@ -21,7 +21,7 @@ from .evidence.collect import Evidence
 from .evidence.features import step_features
 from .evidence.rule import rule_rewards
 from .prompting import Message, Prompt
-from .types import Ballot, FailedVote, Solution, StepJudgment, Vote
+from .types import Ballot, FailedVote, OnStep, Solution, StepJudgment, Vote
 from .voting import flip_chance, next_wave
 
 Taken = TypeVar("Taken")
@@ -41,7 +41,7 @@ class RuleJudge:
     def __init__(self, evidence: Evidence, settings: VerifyConfig):
         self._evidence, self._settings = evidence, settings
 
-    async def judge(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
+    async def judge(self, solution: Solution, cost: Cost, on_step: OnStep | None = None) -> list[StepJudgment]:
         """Judgments of all steps, or of the steps up to the first error where `verify.early_stop` is set."""
         await collect_into(cost, self._evidence, solution)
         assert cost.evidence is not None
@@ -56,6 +56,9 @@ class RuleJudge:
             judged.append(StepJudgment(reward=rewards[index], verdict="correct" if right else "incorrect", **common))
             if self._settings.early_stop and not right:
                 break
+        if on_step is not None:
+            for step in judged:
+                on_step(step)
         return judged
 
 
@@ -74,17 +77,17 @@ class Judge:
                 )
             self.protocol.parts("direct")
 
-    async def judge(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
+    async def judge(self, solution: Solution, cost: Cost, on_step: OnStep | None = None) -> list[StepJudgment]:
         """Judgments of all steps, or of the steps up to the first error where `verify.early_stop` is set."""
         if self._evidence is not None:
             await collect_into(cost, self._evidence, solution)
         layout = self.protocol.manifest.layout
         run = {"independent": self._independent, "multi_turn": self._multi_turn, "whole": self._whole}[layout]
-        return await run(solution, cost)
+        return await run(solution, cost, on_step or _nobody)
 
     # ------------------------------------------------------------------ layouts
 
-    async def _independent(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
+    async def _independent(self, solution: Solution, cost: Cost, told: OnStep) -> list[StepJudgment]:
         digests = prefix_digests(solution)
         rendered = [self.protocol.render_step(text, index) for index, text in enumerate(solution.steps)]
 
@@ -111,6 +114,7 @@ class Judge:
         try:
             for task in tasks:
                 judged.append(await task)
+                told(judged[-1])
                 if self._stops(judged[-1]):
                     break
         finally:
@@ -119,7 +123,7 @@ class Judge:
             await asyncio.gather(*tasks, return_exceptions=True)
         return judged
 
-    async def _multi_turn(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
+    async def _multi_turn(self, solution: Solution, cost: Cost, told: OnStep) -> list[StepJudgment]:
         digests = prefix_digests(solution)
         chains = [_Chain() for _ in range(self.settings.votes)]
 
@@ -146,11 +150,12 @@ class Judge:
                 lambda index=index: [self._turn(index, cost)],  # type: ignore[misc]
             )
             judged.append(self._step(solution, index, cost, ballots))
+            told(judged[-1])
             if self._stops(judged[-1]):
                 break
         return judged
 
-    async def _whole(self, solution: Solution, cost: Cost) -> list[StepJudgment]:
+    async def _whole(self, solution: Solution, cost: Cost, told: OnStep) -> list[StepJudgment]:
         count = len(solution.steps)
         digest = prefix_digests(solution)[-1]
 
@@ -170,6 +175,7 @@ class Judge:
         judged: list[StepJudgment] = []
         for index in range(count):
             judged.append(self._step(solution, index, cost, [row[index] for row in by_vote]))
+            told(judged[-1])
             if self._stops(judged[-1]):
                 break
         return judged
@@ -243,3 +249,7 @@ class _Chain:
 def _values(ballots: Sequence[Ballot]) -> list[list[float]]:
     """P(Yes) of the usable votes of one step, as the one verdict that hangs on them."""
     return [[ballot.p_yes for ballot in ballots if isinstance(ballot, Vote)]]
+
+
+def _nobody(step: StepJudgment) -> None:
+    """Where no one waits for single steps."""

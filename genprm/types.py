@@ -6,6 +6,7 @@ Knows nothing about models, files or prompts. Field names of the result are part
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -102,6 +103,10 @@ class StepJudgment(Record):
     features: dict[str, float] | None = None
     votes: tuple[Vote, ...] = ()
     failed_votes: tuple[FailedVote, ...] = ()
+
+
+OnStep = Callable[[StepJudgment], None]
+"""Told each step's judgment, in order, as soon as nothing can change it."""
 
 
 class Outcome(Record):

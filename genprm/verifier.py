@@ -26,7 +26,7 @@ from .judging import Judge, RuleJudge
 from .prompting import Protocol
 from .recall import Recall
 from .sandbox.base import Sandbox
-from .types import Outcome, ProtocolRef, Solution, Usage, VerificationResult
+from .types import OnStep, Outcome, ProtocolRef, Solution, Usage, VerificationResult
 
 OutcomeJudge = Callable[[tuple[str, ...], str], Awaitable[Outcome]]
 
@@ -47,8 +47,8 @@ class Verifier(Seam):
         """What judged, stored in every result."""
         ...
 
-    async def averify(self, solution: Solution) -> VerificationResult:
-        """Judge one solution."""
+    async def averify(self, solution: Solution, on_step: OnStep | None = None) -> VerificationResult:
+        """Judge one solution; `on_step` is told each step's judgment, in order, as soon as it is final."""
         ...
 
     def astream(self, solutions: Iterable[Solution]) -> AsyncGenerator[VerificationResult, None]:
@@ -124,10 +124,10 @@ class GenPRM(Blocking):
         """Name and digest of the prompts, stored in every result."""
         return self.protocol.ref
 
-    async def averify(self, solution: Solution) -> VerificationResult:
-        """Judge one solution."""
+    async def averify(self, solution: Solution, on_step: OnStep | None = None) -> VerificationResult:
+        """Judge one solution; `on_step` is told each step's judgment, in order, as soon as it is final."""
         async with self.backend.work():
-            return await self._verify(self._judge(), solution)
+            return await self._verify(self._judge(), solution, on_step)
 
     async def astream(self, solutions: Iterable[Solution]) -> AsyncGenerator[VerificationResult, None]:
         """Judge a stream of solutions; results come as they are done.
@@ -188,9 +188,11 @@ class GenPRM(Blocking):
             )
         return Evidence(solver, settings) if solver is not None or settings.equations else None
 
-    async def _verify(self, judge: Judge | RuleJudge, solution: Solution) -> VerificationResult:
+    async def _verify(
+        self, judge: Judge | RuleJudge, solution: Solution, on_step: OnStep | None = None
+    ) -> VerificationResult:
         cost = Cost()
-        steps = await judge.judge(solution, cost)
+        steps = await judge.judge(solution, cost, on_step)
         seconds = cost.seconds
         outcome = None if solution.answer is None else await self._outcome(solution.steps, solution.answer)
         return VerificationResult(

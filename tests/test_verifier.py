@@ -413,3 +413,21 @@ def test_a_cascade_writes_critiques_only_where_the_direct_judgement_is_unsure(tr
 def test_a_cascade_needs_a_protocol_that_judges_each_step_alone(trip):
     with make("genprm", "verify.cascade=[0.1, 0.9]") as judge, pytest.raises(ConfigError, match="each step alone"):
         judge.verify(trip)
+
+
+@pytest.mark.parametrize("protocol", shipped_protocols())
+@pytest.mark.parametrize("overrides", [(), ("verify.early_stop=true",), ("verify.votes=3",)])
+def test_each_step_is_told_in_order_as_it_ends_up_in_the_result(protocol, overrides, trip):
+    told = []
+    with make(protocol, *overrides) as judge:
+        result = asyncio.run(judge.averify(trip, told.append))
+    assert tuple(told) == result.steps
+
+
+def test_a_step_is_told_before_later_ones_are_judged(trip):
+    backend = ScriptedBackend()
+    calls = []
+    with make("genprm", backend=backend) as judge:  # steps are judged one after another in this layout
+        asyncio.run(judge.averify(trip, lambda step: calls.append(backend.calls)))
+    assert calls == sorted(set(calls))
+    assert calls[-1] == backend.calls

@@ -19,7 +19,7 @@ from ..aggregate import aggregate, first_error, judge_step
 from ..blocking import Blocking
 from ..config import Config
 from ..errors import BackendUnavailable, ConfigError, Unscored
-from ..types import Ballot, FailedVote, Outcome, ProtocolRef, Solution, Usage, VerificationResult, Vote
+from ..types import Ballot, FailedVote, OnStep, Outcome, ProtocolRef, Solution, Usage, VerificationResult, Vote
 
 StepScore = float | Unscored
 """A step's reward in [0, 1], or why it has none."""
@@ -103,9 +103,12 @@ class ScoredVerifier(Blocking):
         """`baseline:NAME` and the digest of the scorer's settings."""
         return self._ref
 
-    async def averify(self, solution: Solution) -> VerificationResult:
-        """Judge one solution."""
+    async def averify(self, solution: Solution, on_step: OnStep | None = None) -> VerificationResult:
+        """Judge one solution; its steps are known all at once, so `on_step` is told of them together."""
         (result,) = await self._batch([solution])
+        if on_step is not None:
+            for step in result.steps:
+                on_step(step)
         return result
 
     async def astream(self, solutions: Iterable[Solution]) -> AsyncGenerator[VerificationResult, None]:
