@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -236,6 +237,50 @@ class CacheConfig(Section):
     """A file; None = `verdicts.sqlite` in the cache folder."""
 
 
+class ServeConfig(Section):
+    """The judge as a service: how much it takes on, and how other PRMs' callers are read."""
+
+    queue: int = Field(default=1024, ge=1)
+    """Solutions in the house, waiting and being judged; a request that goes beyond is refused with 429. As many as
+    `backend.max_in_flight` are judged at once."""
+    deadline_seconds: float = Field(default=600.0, gt=0)
+    """How long a request may take; a request may ask for less with the header `X-Request-Deadline`."""
+    drain_seconds: float = Field(default=30.0, ge=0)
+    """After SIGTERM: how long requests under way may take to finish."""
+    max_request_mb: float = Field(default=16.0, gt=0)
+    """The longest request body, in 2**20 bytes."""
+    api_key_env: str = "GENPRM_API_KEY"
+    """Environment variable that holds the bearer token that callers must send; unset or empty = none is asked for."""
+    log_texts: bool = False
+    """Write problems and steps into the log."""
+    separator: str = Field(default="<extra_0>", min_length=1)
+    """`/pooling`: what ends each step."""
+    openr_separators: tuple[str, ...] = ("ки", "\n\n\n\n\n", "<extra_0>")
+    """`/worker_value_inference`: what may end each step; the first of these that a text holds."""
+    problem_pattern: str | None = None
+    """Regular expression with a group `problem`, matched at the beginning of texts that hold problem and steps; what
+    follows the match is the steps. None = chat turns, else what stands before `Step 1`, else before a blank line."""
+
+    @field_validator("problem_pattern")
+    @classmethod
+    def _has_problem(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                groups = re.compile(value).groupindex
+            except re.error as error:
+                raise ValueError(f"is no regular expression ({error})") from None
+            if "problem" not in groups:
+                raise ValueError("needs a group named problem: (?P<problem>...)")
+        return value
+
+    @field_validator("openr_separators")
+    @classmethod
+    def _has_separators(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(value) or not value:
+            raise ValueError("needs at least one separator, and none may be empty")
+        return value
+
+
 class ModelCard(Section):
     """What a config says of the model it names."""
 
@@ -258,6 +303,7 @@ class Config(Section):
     baseline: BaselineConfig = BaselineConfig()
     evidence: EvidenceConfig = EvidenceConfig()
     cache: CacheConfig = CacheConfig()
+    serve: ServeConfig = ServeConfig()
 
     def digest(self) -> str:
         """sha256 over every setting that can change a result; where and how fast it runs does not count.
@@ -282,6 +328,7 @@ class Config(Section):
             "scripted": {"latency_seconds"},
             "card": True,
             "cache": True,
+            "serve": True,
             **({"baseline": True} if self.verify.judge == "generative" else {}),
         }
         return self.model_dump(mode="json", exclude={**speed, **without})

@@ -74,6 +74,18 @@ def json_rows(stream: BinaryIO, file: str) -> Iterator[JsonRow]:
             yield _row(number, data)
 
 
+def decode_json(data: bytes) -> Any:
+    """The value of one JSON text.
+
+    Raises:
+        InputError: it is no JSON, or no UTF-8.
+    """
+    try:
+        return _DECODER.decode(data.removeprefix(_BOM).decode())
+    except (ValueError, RecursionError) as error:
+        raise InputError(_fault(error)) from None
+
+
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Numbered lines; of one that is too long only the beginning, one byte longer than allowed."""
     number = 0

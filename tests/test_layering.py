@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 # its modules is named.
 LAYERS = [
     {"types", "errors"},
+    {"score"},
     {
         "text",
         "config",
@@ -66,6 +67,7 @@ LAYERS = [
     {"verifier", "baselines"},
     {"report"},
     {"evaluation"},
+    {"serve", "client"},
     {"build"},
     {"bench"},
     {"cli"},

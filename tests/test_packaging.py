@@ -34,7 +34,7 @@ def test_the_wheel_holds_every_module_template_and_config(wheel):
     wanted |= {f"genprm/distill/{file.relative_to(ROOT / 'distill')}" for file in (ROOT / "distill").rglob("*.py")}
     for pattern in ("*.jinja", "manifest.yaml"):
         wanted |= {f"genprm/prompts/{file.relative_to(ROOT / 'prompts')}" for file in (ROOT / "prompts").rglob(pattern)}
-    wanted |= {f"genprm/{file.relative_to(ROOT / 'genprm')}" for file in (ROOT / "genprm/report/assets").iterdir()}
+    wanted |= {f"genprm/{file.relative_to(ROOT / 'genprm')}" for file in (ROOT / "genprm").glob("*/assets/*")}
     wanted.add("genprm/py.typed")
     assert wanted <= members, sorted(wanted - members)
 

@@ -1,0 +1,66 @@
+"""Is the service alive, is it ready, and its figures.
+
+Knows what the desk says of itself.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import JSONResponse, Response
+
+from .desk import Desk
+from .native import model_card
+
+
+def health_routes(desk: Desk, started: int) -> APIRouter:
+    """`/health…` and `/metrics`.
+
+    Args:
+        desk: judges.
+        started: Unix time at which the service started.
+    """
+    router = APIRouter(tags=["operation"])
+
+    def state() -> tuple[str, int]:
+        if desk.draining:
+            return "draining", 503
+        return ("ready", 200) if desk.trouble is None else ("unavailable", 503)
+
+    @router.get("/health/live", summary="Does the process answer?")
+    async def live() -> dict[str, str]:
+        """200 as long as it does."""
+        return {"status": "live"}
+
+    @router.get("/health/ready", summary="Would a request be judged now?")
+    async def ready() -> Response:
+        """200, or 503 with the reason while the engine is unavailable or the service is shutting down."""
+        name, status = state()
+        return JSONResponse({"status": name, "reason": desk.trouble}, status)
+
+    @router.get("/health", summary="The same, with what is served and how busy it is")
+    async def health() -> Response:
+        """200 or 503 as `/health/ready`."""
+        name, status = state()
+        body: dict[str, Any] = {
+            "status": name,
+            "reason": desk.trouble,
+            "model": model_card(desk, started),
+            "seconds_up": int(time.time()) - started,
+            "solutions": {
+                "waiting": desk.admitted - desk.running,
+                "in_flight": desk.running,
+                "places": desk.settings.queue,
+            },
+        }
+        return JSONResponse(body, status)
+
+    @router.get("/metrics", summary="Figures for Prometheus", responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Requests, queue, tokens, executed code, cache hits and times."""
+        return Response(desk.meters.text(), media_type=CONTENT_TYPE_LATEST)
+
+    return router
