@@ -57,6 +57,22 @@ def first_error(steps: Sequence[StepJudgment]) -> int | None:
     return -1
 
 
+def joint(process: float | None, outcome: float | None, weight: float) -> float | None:
+    """Process reward and outcome estimate as one: process^(1 - weight) * outcome^weight, the weighted geometric mean.
+
+    Args:
+        process: the aggregated step rewards.
+        outcome: share of independent programs with the solution's answer.
+        weight: 0 = the process alone, whatever is known of the outcome.
+
+    Returns:
+        A number in [0, 1]; None where one that counts is not known.
+    """
+    if weight == 0 or process is None:
+        return process
+    return None if outcome is None else process ** (1 - weight) * outcome**weight
+
+
 def aggregate(rewards: Sequence[float | None], how: str) -> float | None:
     """The solution's reward; None where any step's is.
 

@@ -149,6 +149,9 @@ class VerifyConfig(Section):
     """`label`: the plain mean P(Yes), also where a calibration is given."""
     aggregation: Literal["min", "product", "mean", "last"] = "min"
     """How step rewards become the solution's reward."""
+    outcome_weight: float = Field(default=0.0, ge=0, le=1)
+    """How much the share of `evidence.programs` with the solution's answer counts in the solution's reward: the weight
+    in a geometric mean with the aggregated step rewards. Where no program tells, the reward is then null."""
     threshold: float = Field(default=0.5, gt=0, lt=1)
     """A step whose reward is under this is incorrect."""
     min_mass: float = Field(default=0.01, ge=0, le=1)

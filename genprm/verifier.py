@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Protocol as Seam
 from typing import Self, runtime_checkable
 
-from .aggregate import aggregate, first_error
+from .aggregate import aggregate, first_error, joint
 from .backends.base import Backend
 from .ballots import BallotBox, Blocks, Cost
 from .blocking import Blocking
@@ -201,7 +201,11 @@ class GenPRM(Blocking):
             steps=tuple(steps),
             first_error=first_error(steps),
             stopped_early=len(steps) < len(solution.steps),
-            reward=aggregate([step.reward for step in steps], self.config.verify.aggregation),
+            reward=joint(
+                aggregate([step.reward for step in steps], self.config.verify.aggregation),
+                None if cost.evidence is None else cost.evidence.agree,
+                self.config.verify.outcome_weight,
+            ),
             aggregation=self.config.verify.aggregation,
             outcome=outcome,
             prefix_score=fmean(cost.prefix_scores) if cost.prefix_scores else None,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genprm.aggregate import aggregate, first_error, judge_step
+from genprm.aggregate import aggregate, first_error, joint, judge_step
 from genprm.types import FailedVote, Vote
 
 
@@ -61,3 +61,18 @@ def test_a_solution_with_an_unscored_step_has_no_reward(how):
 def test_an_unknown_aggregation_is_refused():
     with pytest.raises(ValueError, match="median"):
         aggregate([0.5], "median")
+
+
+@pytest.mark.parametrize(
+    ("process", "outcome", "weight", "reward"),
+    [
+        (0.25, None, 0.0, 0.25),
+        (0.25, 1.0, 0.5, 0.5),
+        (0.25, 0.5, 1.0, 0.5),
+        (0.25, None, 0.5, None),
+        (None, 1.0, 0.5, None),
+        (0.5, 0.0, 0.5, 0.0),
+    ],
+)
+def test_process_and_outcome_are_put_together_by_a_geometric_mean(process, outcome, weight, reward):
+    assert joint(process, outcome, weight) == (None if reward is None else pytest.approx(reward))

@@ -19,6 +19,8 @@ from .stats import RESAMPLES, bootstrap
 AGGREGATIONS = ("min", "product", "mean", "last")
 MAX_SUBSETS = 200
 OURS = "genprm"
+PROGRAMS = "programs"
+JOINT = "genprm x programs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Candidate:
     """The answer in a form in which equal answers are equal texts; None = none was found."""
     step_scores: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     """Scorer's name -> rewards of the steps."""
+    factors: Mapping[str, float | None] = field(default_factory=dict)
+    """Scorer's name -> what its aggregated reward is multiplied with; None = not known, and no score with it."""
 
 
 Problem = Sequence[Candidate]
@@ -149,7 +153,8 @@ def _vote(problem: Problem, at: Sequence[int], weights: Mapping[int, float]) -> 
 
 
 def _score(candidate: Candidate, scorer: str, how: str) -> float | None:
-    return aggregate(list(candidate.step_scores.get(scorer, ())), how)
+    score, factor = aggregate(list(candidate.step_scores.get(scorer, ())), how), candidate.factors.get(scorer, 1.0)
+    return None if score is None or factor is None else score * factor
 
 
 def _mean_of(shares: Sequence[float]) -> Callable[[Any], float | None]:

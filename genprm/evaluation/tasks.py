@@ -5,7 +5,7 @@ Knows what each benchmark wants shown; the metrics themselves stand in a file ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ from . import best_of_n, prmbench, processbench
 from .charts import best_of_n_sections, prmbench_sections, processbench_sections
 from .rows import Judged
 from .run import Row, read_results, write_json, write_lines
-
-Extra = Callable[[Row, VerificationResult], Mapping[str, Any]]
 
 
 def processbench_lacks(solution: Solution) -> str | None:
@@ -146,7 +144,13 @@ def _candidates(members: Sequence[tuple[int, Solution, VerificationResult]]) -> 
         scores: dict[str, Sequence[float | None]] = {best_of_n.OURS: [step.reward for step in result.steps]}
         cached = (solution.meta.get("meta") or solution.meta).get("prm_step_scores") or {}
         scores |= {str(name): [float(value) for value in values] for name, values in cached.items()}
-        found.append(best_of_n.Candidate(bool(solution.meta["final_answer_correct"]), answer, scores))
+        factors: dict[str, float | None] = {}
+        if result.evidence is not None and result.evidence.get("programs"):
+            # The share of independent programs with this answer: an estimate of the outcome without a reference.
+            agree = result.evidence.get("agree")
+            scores |= {best_of_n.PROGRAMS: [agree], best_of_n.JOINT: scores[best_of_n.OURS]}
+            factors[best_of_n.JOINT] = agree
+        found.append(best_of_n.Candidate(bool(solution.meta["final_answer_correct"]), answer, scores, factors))
     return found
 
 

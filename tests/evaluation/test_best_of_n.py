@@ -92,3 +92,13 @@ def test_the_sizes_are_powers_of_two_and_the_whole():
 
 def test_no_problem_gives_no_figures():
     assert metrics([])["methods"] == {}
+
+
+def test_a_factor_multiplies_the_aggregated_score_and_an_unknown_one_leaves_none():
+    pool = [
+        Candidate(True, "1", {"joint": [0.6, 0.9]}, {"joint": 1.0}),
+        Candidate(False, "2", {"joint": [0.8, 0.9]}, {"joint": 0.5}),
+        Candidate(False, "3", {"joint": [0.9, 0.9]}, {"joint": None}),
+    ]
+    assert picked(pool, "joint (min)") == 1.0
+    assert picked(pool[1:], "joint (min)") == 0.0

@@ -348,3 +348,10 @@ def test_equations_alone_need_no_program(sandbox):
         result = judge.verify(solution(("There are 84 + 6 = 92 people.",)))
     assert result.evidence["steps"][0]["equations"] == [{"text": "84 + 6 = 92", "true": False}]
     assert result.steps[0].features["false_equation"] == 1.0
+
+
+def test_the_share_of_programs_counts_in_the_solutions_reward_where_it_is_wanted(sandbox):
+    with verifier(Writer(RIGHT), NeverClosed(sandbox), "verify.outcome_weight=0.5") as judge:
+        right, wrong = judge.verify(solution()), judge.verify(solution(WRONG))
+    assert right.reward == pytest.approx(0.8**0.5)
+    assert wrong.reward == 0.0
