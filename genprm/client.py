@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -31,6 +32,7 @@ R = TypeVar("R", bound=Record)
 
 AGAIN = {429, 502, 503}
 KEY_ENV = "GENPRM_API_KEY"
+_HOST = re.compile(rb"[A-Za-z0-9.:_-]+")
 
 
 class AsyncClient:
@@ -75,14 +77,15 @@ class AsyncClient:
             url = httpx.URL(base_url)
         except httpx.InvalidURL:
             url = httpx.URL("")
-        if url.scheme not in ("http", "https") or not url.host:
+        if url.scheme not in ("http", "https") or not _HOST.fullmatch(url.raw_host):
             raise ConfigError(f"{base_url!r} is no address of a service: give e.g. http://127.0.0.1:8000")
         self.url = str(url).rstrip("/")
         self.timeout, self.patience, self.concurrency = timeout, patience, concurrency
         self._retries, self._backoff, self._max_backoff = retries, backoff, max_backoff
         key = api_key if api_key is not None else os.environ.get(KEY_ENV, "").strip()
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        headers["X-Request-Deadline"] = f"{timeout:g}"
+        headers = {b"X-Request-Deadline": f"{timeout:g}".encode()}
+        if key:
+            headers[b"Authorization"] = f"Bearer {key}".encode()
         # A moment more than the service has, so that its own answer comes first.
         limits = httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency)
         times = httpx.Timeout(timeout + 5, connect=connect_timeout, pool=None)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from ..verifier import Verifier
 from .desk import Desk
 from .faults import Fault, error_response
-from .gate import Gate
+from .gate import Gate, unexpected
 from .health import health_routes
 from .meters import Meters
 from .native import native_routes
@@ -46,7 +46,7 @@ class Service:
             description=DESCRIPTION,
             docs_url=None,
             redoc_url=None,
-            exception_handlers={Fault: _fault, HTTPException: _http},
+            exception_handlers={Fault: _fault, HTTPException: _http, Exception: _unexpected},
         )
         started = int(time.time())
         app.include_router(native_routes(self.desk, started))
@@ -83,3 +83,7 @@ async def _http(request: Request, error: Exception) -> Response:
     return error_response(
         error.status_code, kind, f"{message}: {request.method} {request.url.path[:200]!r}", error.headers
     )
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return unexpected(error, request.state.request_id).response()

@@ -42,7 +42,7 @@ class Gate:
             key: the bearer token to ask for; None = none.
         """
         self._app, self._desk, self._paths = app, desk, frozenset(paths)
-        self._key = None if key is None else _digest(key)
+        self._key = None if key is None else _digest(key.encode("utf-8", "surrogateescape"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -55,6 +55,7 @@ class Gate:
         identity = given if _GOOD_ID.fullmatch(given) else uuid.uuid4().hex
         status = 0
         notes = scope.setdefault("genprm", {})
+        scope.setdefault("state", {})["request_id"] = identity
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -85,8 +86,7 @@ class Gate:
                 where=where(error),
             )
             if status == 0:
-                fault = Fault("internal", f"an unexpected {type(error).__name__}; the log names request {identity}")
-                await fault.response()(scope, receive, answer)
+                await unexpected(error, identity).response()(scope, receive, answer)
         finally:
             self._desk.requests -= judges
             self._desk.meters.requests_in_flight.dec()
@@ -107,8 +107,9 @@ class Gate:
         if self._key is None:
             return True
         scheme, _, token = authorization.partition(" ")
-        # Digests are compared, so that neither the time nor the length says how near a guess is.
-        return hmac.compare_digest(_digest(token.strip()), self._key) and scheme.lower() == "bearer"
+        # Digests are compared, so that neither the time nor the length says how near a guess is. Headers are read as
+        # Latin-1, which gives back the bytes that were sent.
+        return hmac.compare_digest(_digest(token.strip().encode("latin-1")), self._key) and scheme.lower() == "bearer"
 
     def _book(self, scope: Scope, identity: str, status: int, seconds: float, notes: dict[str, Any]) -> None:
         route = scope["path"] if scope["path"] in self._paths else "(none)"
@@ -133,5 +134,10 @@ class Gate:
         )
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
+def unexpected(error: Exception, identity: str) -> Fault:
+    """The answer to a request that met an error no one thought of."""
+    return Fault("internal", f"an unexpected {type(error).__name__}; the log names request {identity}")
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()

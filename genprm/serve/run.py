@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
 
 import uvicorn
@@ -66,21 +68,22 @@ def serve(verifier: Verifier, listener: socket.socket, *, key: str | None = None
         backlog=BACKLOG,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    say("ready", url=address_of(listener), model=verifier.model, token=key is not None)
-    _Server(config, service.desk).run(sockets=[listener])
+    ready = partial(say, "ready", url=address_of(listener), model=verifier.model, token=key is not None)
+    _Server(config, service.desk, ready).run(sockets=[listener])
     say("ended")
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, desk: Desk):
+    def __init__(self, config: uvicorn.Config, desk: Desk, ready: Callable[[], None]):
         super().__init__(config)
-        self._desk = desk
+        self._desk, self._ready = desk, ready
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        self._ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; the second time, end."""
