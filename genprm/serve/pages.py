@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
+from .schema import ERRORS
+
 
 class Page(NamedTuple):
     """A page that is made once and sent often."""
@@ -53,10 +55,11 @@ def routes_page(openapi: dict[str, Any]) -> Page:
                 "summary": route.get("summary", ""),
                 "description": route.get("description", ""),
                 "body": json.dumps(content["schema"], indent=2, ensure_ascii=False) if content else "",
-                "answers": [(code, answer.get("description", "")) for code, answer in route["responses"].items()],
+                "answers": list(route["responses"]),
             }
             groups.setdefault((route.get("tags") or ["other"])[0], []).append(entry)
-    return _page("routes.html.jinja", style, "", title=openapi["info"]["title"], groups=groups)
+    errors = {code: answer["description"] for code, answer in ERRORS.items()}
+    return _page("routes.html.jinja", style, "", title=openapi["info"]["title"], groups=groups, errors=errors)
 
 
 def _page(template: str, style: str, script: str, **names: Any) -> Page:

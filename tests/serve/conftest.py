@@ -14,6 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
+from report.conftest import browser, chromium
+
+# A browser is shared with the report's tests.
+__all__ = ["browser", "chromium"]
 
 
 class Running:

@@ -190,3 +190,16 @@ def test_an_idle_service_ends_at_once(start):
     begin = time.perf_counter()
     assert service.end() == 0
     assert time.perf_counter() - begin < 5
+
+
+def test_a_second_signal_does_not_wait(start):
+    service = start("scripted.latency_seconds=60", "serve.drain_seconds=60", "sandbox.kind=off")
+    connection = hang_up(service.url, "/v1/score", numbered(0))
+    service.until(lambda: service.waiting()["in_flight"] == 1)
+    service.terminate()
+    service.logged("draining")
+    begin = time.perf_counter()
+    service.terminate()
+    service.process.wait(20)
+    connection.close()
+    assert time.perf_counter() - begin < 10

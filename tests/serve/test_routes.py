@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
 
 import httpx
 import pytest
@@ -254,3 +256,15 @@ def test_texts_are_logged_only_when_that_is_asked_for(service, start):
     loud.post("/v1/verify", {**TRIP, "problem": "A secret puzzle"})
     (line,) = loud.logged("request", route="/v1/verify")
     assert line["texts"] == [{"id": "trip", "problem": "A secret puzzle", "steps": TRIP["steps"]}]
+
+
+DOCS = (Path(__file__).parent.parent.parent / "docs" / "serving.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", [line[2:] for line in DOCS.splitlines() if line.startswith("$ curl")])
+def test_every_example_of_the_docs_is_answered(service, command):
+    words = shlex.split(command)
+    url = next(word for word in words if word.startswith("localhost:8000")).replace("localhost:8000", service.url)
+    data = words[words.index("-d") + 1].encode() if "-d" in words else None
+    answer = httpx.request("GET" if data is None else "POST", url, content=data, timeout=60)
+    assert answer.status_code == 200, answer.text
