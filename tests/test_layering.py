@@ -69,6 +69,7 @@ LAYERS = [
     {"evaluation"},
     {"serve", "client"},
     {"build"},
+    {"integrations"},
     {"bench"},
     {"cli"},
 ]
@@ -76,7 +77,7 @@ LAYERS = [
 ALLOWED = {("config", "sandbox.limits")}
 HEAVY = {
     *("torch", "transformers", "vllm", "trl", "datasets", "outlines", "sympy", "math_verify", "numpy", "rich.table"),
-    *("matplotlib", "sklearn"),
+    *("matplotlib", "sklearn", "pyarrow"),
 }
 
 
