@@ -6,8 +6,10 @@ that the tokenizer would make of the text. Knows no trainer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from ..errors import InputError
 from .core import SharedVerifier
@@ -84,7 +86,22 @@ def place(rewards: Sequence[float], positions: Sequence[int], length: int) -> li
     return row
 
 
-def token_rewards(
+class Placed(NamedTuple):
+    """The step rewards of one completion and where they belong."""
+
+    rewards: list[float]
+    """One a step."""
+    positions: list[int]
+    """The token in which each step ends."""
+    length: int
+    """Tokens of the completion."""
+
+    def row(self) -> list[float]:
+        """A number for each token."""
+        return place(self.rewards, self.positions, self.length)
+
+
+def place_steps(
     judge: SharedVerifier,
     problems: Sequence[str],
     completions: Sequence[Sequence[int]],
@@ -92,8 +109,8 @@ def token_rewards(
     *,
     splitter: Splitter = None,
     unscored: UnscoredPolicy = None,
-) -> list[list[float] | None]:
-    """Judge completions given as token ids and put their steps' rewards on the tokens.
+) -> list[Placed | None]:
+    """Judge completions given as token ids and find the tokens of their steps.
 
     Args:
         judge: gives the rewards.
@@ -101,11 +118,11 @@ def token_rewards(
         completions: token ids without padding.
         decode: reads ids.
         splitter: how a completion is cut into steps.
-        unscored: what stands for an unscored step; with None the completion's whole row is None. A completion
-            without steps counts as one unscored step that ends in its last token.
+        unscored: what stands for an unscored step; with None the whole completion is None. A completion without
+            steps counts as one unscored step that ends in its last token.
 
     Returns:
-        For each completion as many numbers as it has tokens, or None where nothing can be said.
+        One entry a completion, in order; None where nothing can be said.
 
     Raises:
         Unscored: a step is, and the policy is `raise`.
@@ -115,15 +132,49 @@ def token_rewards(
         raise InputError(f"there are {len(problems)} problems for {len(completions)} completions")
     cuts = [cut(decode(ids), splitter) for ids in completions]
     asked = [Asked(problem, pieces.steps) for problem, pieces in zip(problems, cuts, strict=True)]
-    rows: list[list[float] | None] = []
+    placed: list[Placed | None] = []
     for index, (ids, pieces, found) in enumerate(zip(completions, cuts, judge.judge(asked), strict=True)):
-        values = all_decided(found, unscored, f"completion {index}")
+        where = f"completion {index}"
+        values = all_decided(found, unscored, where) or [decided(None, unscored, where, NO_STEPS)]
         known = [value for value in values if value is not None]
-        if not pieces.steps and ids:
-            alone = decided(None, unscored, f"completion {index}", NO_STEPS)
-            rows.append(None if alone is None else place([alone], [len(ids) - 1], len(ids)))
-        elif not known or len(known) < len(values):
-            rows.append(None)
+        if len(known) < len(values) or not ids:
+            placed.append(None)
         else:
-            rows.append(place(known, token_ends(ids, pieces.step_ends, decode), len(ids)))
+            ends = token_ends(ids, pieces.step_ends, decode) or [len(ids) - 1]
+            placed.append(Placed(known, ends, len(ids)))
+    return placed
+
+
+def process_advantages(placed: Sequence[Placed | None], group: int, width: int) -> list[list[float]]:
+    """Advantages of every token by process supervision, as GRPO defines it (Shao et al. 2024, arXiv 2402.03300, 4.1.3).
+
+    Step rewards are normalised by mean and standard deviation over all steps of a group; a token's advantage is the
+    sum over the steps that end at it or later.
+
+    Args:
+        placed: completions, those of one problem side by side; None takes no part and has the advantage 0.
+        group: completions of one problem.
+        width: length of the padded completions.
+
+    Returns:
+        A row of `width` numbers for each completion.
+
+    Raises:
+        InputError: the completions are no whole groups, or one is longer than `width`.
+    """
+    if len(placed) % group:
+        raise InputError(f"{len(placed)} completions are no whole groups of {group}")
+    rows: list[list[float]] = []
+    for start in range(0, len(placed), group):
+        inside = placed[start : start + group]
+        rewards = [reward for item in inside if item is not None for reward in item.rewards]
+        mean = math.fsum(rewards) / len(rewards) if rewards else 0.0
+        spread = math.sqrt(math.fsum((reward - mean) ** 2 for reward in rewards) / len(rewards)) if rewards else 0.0
+        for item in inside:
+            row = [0.0] * width
+            if item is not None:
+                normed = [(reward - mean) / (spread + 1e-4) for reward in item.rewards]
+                row = place(normed, item.positions, width)
+                row = [*accumulate(reversed(row))][::-1]
+            rows.append(row)
     return rows

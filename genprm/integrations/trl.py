@@ -6,14 +6,14 @@ which TRL leaves out of the group's baseline; an unavailable model, engine or sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from ..errors import InputError
 from .core import SharedVerifier, Source, sharing
 from .rewards import Asked, Rewards, UnscoredPolicy, blended, check_aggregation, check_policy, check_weight, decided
 from .texts import Splitter, completion_text, cut, messages_of, problem_text
-from .tokens import decoder, token_rewards
+from .tokens import Decode, Placed, decoder, place_steps
 
 Column = str | None
 
@@ -166,7 +166,62 @@ def make_reward(
     return kind(sharing(verifier), aggregation, splitter, unscored, outcome_weight, problem_column, answer_column, name)
 
 
-TokenReward = Callable[..., list[list[float] | None]]
+class StepRewards:
+    """Gives process rewards on the tokens where steps end; `make_step_rewards` makes it."""
+
+    def __init__(
+        self,
+        judge: SharedVerifier,
+        tokenizer: Any,
+        decode: Decode,
+        splitter: Splitter,
+        unscored: UnscoredPolicy,
+        problem_column: Column,
+    ):
+        check_policy(unscored)
+        self.judge = judge
+        self._tokenizer, self._decode = tokenizer, decode
+        self._splitter, self._unscored, self._problem_column = splitter, unscored, problem_column
+
+    def __call__(self, *args: Any, **columns: Any) -> list[list[float] | None]:
+        """For each completion a number for each of its tokens, or None; called and raising as `placed`."""
+        return [None if item is None else item.row() for item in self.placed(*args, **columns)]
+
+    def placed(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        **columns: Any,
+    ) -> list[Placed | None]:
+        """Step rewards and their tokens, one entry a completion; None where nothing can be said.
+
+        Args:
+            prompts: texts or conversations, one a completion.
+            completions: texts or single messages; not read where there are ids.
+            completion_ids: what the policy sampled, without padding; None = made of the texts by the tokenizer.
+            columns: what else the trainer gives; all but the column that was named is ignored.
+
+        Raises:
+            InputError: a prompt or completion cannot be read.
+            Unscored: a step is, and the policy is `raise`.
+            UnavailableError: model, engine or sandbox cannot be had.
+        """
+        for place, completion in enumerate(completions):
+            if not isinstance(completion, str) and len(messages_of(completion, "completion")) != 1:
+                field = f"completions[{place}]"
+                raise InputError("has several messages: their tokens are not all the policy's", field=field)
+        if completion_ids is None:
+            texts = [completion_text(completion) for completion in completions]
+            completion_ids = [self._tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+        problems = _problems(prompts, self._problem_column, columns)
+        return place_steps(
+            self.judge, problems, completion_ids, self._decode, splitter=self._splitter, unscored=self._unscored
+        )
+
+    def close(self) -> None:
+        """Close the verifier, if it was opened here; safe to call twice."""
+        self.judge.close()
 
 
 def make_step_rewards(
@@ -176,7 +231,7 @@ def make_step_rewards(
     splitter: Splitter = None,
     unscored: UnscoredPolicy = None,
     problem_column: Column = None,
-) -> TokenReward:
+) -> StepRewards:
     """A function that gives, for each completion, a number for each of its tokens: process rewards at step ends.
 
     Call it in a trainer of your own as `function(prompts, completions, completion_ids=ids, **columns)`; with the
@@ -192,26 +247,7 @@ def make_step_rewards(
     Raises:
         ConfigError: a setting is wrong.
     """
-    check_policy(unscored)
-    judge, decode = sharing(verifier), decoder(tokenizer)
-
-    def step_rewards(
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        completion_ids: Sequence[Sequence[int]] | None = None,
-        **columns: Any,
-    ) -> list[list[float] | None]:
-        for place, completion in enumerate(completions):
-            if not isinstance(completion, str) and len(messages_of(completion, "completion")) != 1:
-                field = f"completions[{place}]"
-                raise InputError("has several messages: their tokens are not all the policy's", field=field)
-        if completion_ids is None:
-            texts = [completion_text(completion) for completion in completions]
-            completion_ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-        problems = _problems(prompts, problem_column, columns)
-        return token_rewards(judge, problems, completion_ids, decode, splitter=splitter, unscored=unscored)
-
-    return step_rewards
+    return StepRewards(sharing(verifier), tokenizer, decoder(tokenizer), splitter, unscored, problem_column)
 
 
 def _problems(prompts: Sequence[Any], column: Column, columns: dict[str, Any]) -> list[str]:

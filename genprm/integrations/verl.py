@@ -11,11 +11,21 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InputError
-from .core import shared
-from .rewards import Asked, Rewards, UnscoredPolicy, blended, check_aggregation, check_policy, check_weight, decided
-from .texts import Splitter, cut, problem_text
-from .tokens import decoder, token_rewards
+# Absolute: verl loads a reward function by its file, where relative imports have no package.
+from genprm.errors import InputError
+from genprm.integrations.core import shared
+from genprm.integrations.rewards import (
+    Asked,
+    Rewards,
+    UnscoredPolicy,
+    blended,
+    check_aggregation,
+    check_policy,
+    check_weight,
+    decided,
+)
+from genprm.integrations.texts import Splitter, cut, problem_text
+from genprm.integrations.tokens import decoder, place, place_steps
 
 PROBLEM_KEYS = ("question", "problem", "prompt", "raw_prompt")
 
@@ -87,17 +97,17 @@ def compute_scores(
     check_aggregation(aggregation)
     check_weight(outcome_weight)
     asked = []
-    for place, (text, truth, info) in enumerate(zip(solution_strs, ground_truths, extra_infos, strict=True)):
+    for index, (text, truth, info) in enumerate(zip(solution_strs, ground_truths, extra_infos, strict=True)):
         answer = None
         if outcome_weight:
             if truth is None or isinstance(truth, list | tuple | Mapping):
-                raise InputError("outcome_weight needs one reference answer", field=f"ground_truth of response {place}")
+                raise InputError("outcome_weight needs one reference answer", field=f"ground_truth of response {index}")
             answer = str(truth)
         asked.append(Asked(problem_of(info), cut(text, separator).steps, answer))
     found = shared(config).judge(asked)
     return [
-        _row(rewards, blended(rewards, aggregation, outcome_weight), unscored, place)
-        for place, rewards in enumerate(found)
+        _row(rewards, blended(rewards, aggregation, outcome_weight), unscored, index)
+        for index, rewards in enumerate(found)
     ]
 
 
@@ -141,16 +151,14 @@ def step_rewards(
         Unscored: a step is, and the policy is `raise`.
     """
     check_policy(unscored, none=False)
-    rows = token_rewards(
+    longest = max(map(len, response_ids), default=0)
+    if longest > width:
+        raise InputError(f"a response has {longest} tokens, more than the {width} of the tensor")
+    placed = place_steps(
         shared(config), problems, response_ids, decoder(tokenizer), splitter=separator, unscored=unscored
     )
-    padded = []
-    for place, row in enumerate(rows):
-        filled = row or []
-        if len(filled) > width:
-            raise InputError(f"response {place} has {len(filled)} tokens, more than the {width} of the tensor")
-        padded.append([*filled, *[0.0] * (width - len(filled))])
-    return padded
+    # None stands for a response without tokens only: the policy has seen to all others.
+    return [[0.0] * width if item is None else place(item.rewards, item.positions, width) for item in placed]
 
 
 def problem_of(extra_info: Mapping[str, Any] | None) -> str:
@@ -166,8 +174,8 @@ def problem_of(extra_info: Mapping[str, Any] | None) -> str:
     raise InputError(f"holds no problem: put it under {', '.join(PROBLEM_KEYS)}", field="extra_info")
 
 
-def _row(rewards: Rewards, value: float | None, unscored: UnscoredPolicy, place: int) -> dict[str, Any]:
-    score = decided(value, unscored, f"response {place}", rewards.reason)
+def _row(rewards: Rewards, value: float | None, unscored: UnscoredPolicy, index: int) -> dict[str, Any]:
+    score = decided(value, unscored, f"response {index}", rewards.reason)
     return {
         "score": float(score) if score is not None else None,
         "genprm_scored": float(value is not None),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from genprm.errors import InputError, Unscored
 from genprm.integrations.core import SharedVerifier
 from genprm.integrations.texts import cut
-from genprm.integrations.tokens import decoder, place, token_ends, token_rewards
+from genprm.integrations.tokens import Placed, decoder, place, place_steps, process_advantages, token_ends
 
 from .conftest import Counting
 
@@ -82,12 +82,40 @@ def letters(ids):
     return "".join(map(chr, ids))
 
 
+def rows_of(*args, **options):
+    return [None if item is None else item.row() for item in place_steps(*args, **options)]
+
+
 def test_a_completion_has_a_row_or_none():
     judge = SharedVerifier(Counting(lambda text: None if "?" in text else float(text) / 10))
-    completions = [[ord(letter) for letter in text] for text in ("1\n\n2\n", "1\n\n?", " ")]
-    rows = token_rewards(judge, ["p"] * 3, completions, letters)
-    assert rows == [[0.1, 0.0, 0.0, 0.2, 0.0], None, None]
-    rows = token_rewards(judge, ["p"] * 3, completions, letters, unscored=-1.0)
-    assert rows[1:] == [[0.1, 0.0, 0.0, -1.0], [-1.0]]
+    completions = [[ord(letter) for letter in text] for text in ("1\n\n2\n", "1\n\n?", " ", "")]
+    rows = rows_of(judge, ["p"] * 4, completions, letters)
+    assert rows == [[0.1, 0.0, 0.0, 0.2, 0.0], None, None, None]
+    rows = rows_of(judge, ["p"] * 4, completions, letters, unscored=-1.0)
+    assert rows[1:] == [[0.1, 0.0, 0.0, -1.0], [-1.0], None]
     with pytest.raises(Unscored, match="completion 1, step 1"):
-        token_rewards(judge, ["p"] * 3, completions, letters, unscored="raise")
+        rows_of(judge, ["p"] * 4, completions, letters, unscored="raise")
+    with pytest.raises(Unscored, match="completion 0 is unscored: the text has no steps"):
+        rows_of(judge, ["p"], [[32]], letters, unscored="raise")
+
+
+def test_a_tokens_advantage_sums_the_normalised_rewards_of_the_steps_to_come():
+    placed = [Placed([1.0, 0.0], [1, 3], 5), Placed([1.0, 0.0], [0, 1], 2), None, Placed([0.5], [0], 1)]
+    rows = process_advantages(placed, 2, 6)
+    unit = 0.5 / (0.5 + 1e-4)
+    # Mean and deviation of the first group's rewards are both 0.5, so its normalised rewards are 1 and -1.
+    assert rows[0] == [0.0, 0.0, -unit, -unit, 0.0, 0.0]
+    assert rows[1] == [0.0, -unit, 0.0, 0.0, 0.0, 0.0]
+    assert rows[2] == [0.0] * 6  # takes no part
+    assert rows[3] == [0.0] * 6  # alone in its group: nothing to compare with
+
+
+def test_a_step_worth_nothing_still_counts_as_a_step():
+    rows = process_advantages([Placed([0.0], [1], 2), Placed([1.0], [1], 2)], 2, 2)
+    assert rows[0][0] == pytest.approx(-rows[1][0])
+    assert rows[0][0] < 0
+
+
+def test_groups_must_be_whole():
+    with pytest.raises(InputError, match="3 completions are no whole groups of 2"):
+        process_advantages([None] * 3, 2, 2)

@@ -122,7 +122,7 @@ def test_a_conversation_with_tools_has_tokens_that_are_not_the_policys(tiny_toke
 
 
 @pytest.mark.model
-@pytest.mark.filterwarnings("default")  # the trainer's own warnings are not ours
+@pytest.mark.filterwarnings("ignore")  # the trainer's own warnings are not ours
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_real_trainer_takes_three_steps_with_the_judges_rewards(asynchronous, embedded_folder, scripted, tmp_path):
     import torch
