@@ -73,6 +73,19 @@ def test_another_choice_judges_nothing_again(annotated, monkeypatch):
     assert (folder / "out.jsonl.results.jsonl").read_bytes() == results
 
 
+def test_a_run_that_ended_early_goes_on_where_it_stopped(rows, tmp_path):
+    command = ("filter", write(tmp_path / "in.jsonl", rows), "-o", tmp_path / "out.jsonl", "--config", "scripted")
+    assert genprm(*command, "--limit", 4).returncode == 0
+    kept = (tmp_path / "out.jsonl.results.jsonl").read_text()
+    with (tmp_path / "out.jsonl.results.jsonl").open("a") as file:
+        file.write('{"schema_version": 1, "id": "r')  # killed in the middle of a line
+    assert genprm(*command).returncode == 0
+    results = (tmp_path / "out.jsonl.results.jsonl").read_text()
+    assert results.startswith(kept)
+    assert sorted(json.loads(line)["id"] for line in results.splitlines()) == [item["id"] for item in rows]
+    assert len(read(tmp_path / "out.jsonl")) == 9
+
+
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
