@@ -27,6 +27,7 @@ class Blocking(ABC):
         self.config = config
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
 
     @abstractmethod
     async def averify(self, solution: Solution) -> VerificationResult:
@@ -84,11 +85,12 @@ class Blocking(ABC):
         return asyncio.run_coroutine_threadsafe(coroutine, self._ensure_loop()).result()
 
     def _ensure_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="genprm-loop", daemon=True)
-            self._thread.start()
-        return self._loop
+        with self._starting:  # two threads may ask for the first time at once
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="genprm-loop", daemon=True)
+                self._thread.start()
+            return self._loop
 
     def _end_loop(self) -> None:
         """Cancel what runs in the loop and end its thread."""

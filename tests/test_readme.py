@@ -33,7 +33,7 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("command", commands())
 def test_every_command_has_the_options_it_is_shown_with(command):
     words = shlex.split(command)
-    depth = 2 if words[1] in ("verify", "calibrate", "serve") else 3
+    depth = 2 if words[1] in ("verify", "calibrate", "serve", "filter") else 3
     help_text = subprocess.run(
         [sys.executable, "-m", "genprm.cli", *words[1:depth], "--help"], capture_output=True, text=True, check=True
     ).stdout

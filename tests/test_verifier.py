@@ -431,3 +431,12 @@ def test_a_step_is_told_before_later_ones_are_judged(trip):
         asyncio.run(judge.averify(trip, lambda step: calls.append(backend.calls)))
     assert calls == sorted(set(calls))
     assert calls[-1] == backend.calls
+
+
+def test_threads_that_ask_for_the_first_time_at_once_share_one_loop(trip):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with make("compact") as judge, ThreadPoolExecutor(16) as threads:
+        results = list(threads.map(lambda _: judge.verify(trip), range(64)))
+    assert {result.first_error for result in results} == {1}
+    assert sum(thread.name == "genprm-loop" for thread in threading.enumerate()) == 0
