@@ -25,6 +25,8 @@ def first_wrong(found: SolutionSupport) -> int:
 
 def rule_rewards(found: SolutionSupport) -> list[float] | str:
     """A reward for each step, or the reason why there is none."""
+    if found.programs and all(program.status == "unavailable" for program in found.programs):
+        return f"the programs could not be run: {found.programs[0].output}"
     if not found.ran:
         return NO_PROGRAM
     if found.agree is None:

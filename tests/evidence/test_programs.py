@@ -207,6 +207,8 @@ def test_a_false_equation_before_it_comes_first():
 def test_without_a_program_that_ran_the_rule_gives_no_reward():
     broken = Program(source="x", status="error", output="")
     assert rule_rewards(support(solution(), [broken])) == NO_PROGRAM
+    lost = Program(source="x", status="unavailable", output="[code execution failed: gone]")
+    assert rule_rewards(support(solution(), [lost])) == "the programs could not be run: [code execution failed: gone]"
     assert evidence_block(support(solution(), [broken]), 0) == "none of 1 programs ran to an answer"
     assert step_features(support(solution(), []), 0)["agree_missing"] == 1.0
 
