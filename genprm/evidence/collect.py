@@ -26,17 +26,17 @@ class Evidence:
         It depends on the solution and the settings alone, not on which other solutions of the problem were judged
         before: their programs are taken over in the same order in which they would have been written.
         """
+        if self._solver is None:
+            return self._support(solution, ()), []
         made: list[Program] = []
         count = min(self._settings.first, self._settings.programs)
-        found = self._support(solution, ())
-        while self._solver is not None:
+        while True:
             programs, fresh = await self._solver.programs(solution.problem, count)
             made += fresh
             found = self._support(solution, programs)
             if count >= self._settings.programs or settled(found):
-                break
+                return found, made
             count = min(2 * count, self._settings.programs)
-        return found, made
 
     def _support(self, solution: Solution, programs: Sequence[Program]) -> SolutionSupport:
         found = support(solution, programs)
