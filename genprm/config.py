@@ -13,13 +13,15 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from .errors import ConfigError
 from .sandbox.limits import Limits
+
+S = TypeVar("S", bound="Section")
 
 
 class Section(BaseModel):
@@ -284,6 +286,30 @@ class ServeConfig(Section):
         return value
 
 
+class PolicyConfig(Section):
+    """The model that writes solutions, for search and rollouts."""
+
+    model: str | None = None
+    """Named like `model`; None = the judge's own model."""
+    backend: BackendConfig | None = None
+    """Its engine; None = the judge's settings. Where model and engine are the judge's, one engine is shared."""
+    protocol: str = "policy"
+    """How a problem is put to it."""
+    temperature: float = Field(default=0.8, ge=0)
+    top_p: float = Field(default=0.95, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0)
+    """0 = no limit."""
+    max_tokens: int = Field(default=2048, ge=1)
+    """The most tokens of one solution."""
+    step_tokens: int = Field(default=256, ge=1)
+    """The most tokens of one step; a step that is cut there ends its solution, unfinished."""
+    max_steps: int = Field(default=24, ge=1)
+    separator: str = Field(default="\n\n", min_length=1)
+    """What ends a step."""
+    max_in_flight: int = Field(default=64, ge=1)
+    """Solutions that are being written at once."""
+
+
 class ModelCard(Section):
     """What a config says of the model it names."""
 
@@ -307,6 +333,7 @@ class Config(Section):
     evidence: EvidenceConfig = EvidenceConfig()
     cache: CacheConfig = CacheConfig()
     serve: ServeConfig = ServeConfig()
+    policy: PolicyConfig = PolicyConfig()
 
     def digest(self) -> str:
         """sha256 over every setting that can change a result; where and how fast it runs does not count.
@@ -332,14 +359,15 @@ class Config(Section):
             "card": True,
             "cache": True,
             "serve": True,
+            "policy": True,
             **({"baseline": True} if self.verify.judge == "generative" else {}),
         }
         return self.model_dump(mode="json", exclude={**speed, **without})
 
 
-def shipped_configs() -> list[str]:
-    """Names of the configs that come with the package."""
-    files = resources.files("genprm.configs").iterdir()
+def shipped_configs(folder: str = "") -> list[str]:
+    """Names of the configs that come with the package, or of those in a folder of them, e.g. `distill`."""
+    files = resources.files("genprm.configs").joinpath(folder).iterdir()
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
@@ -349,16 +377,21 @@ def load_config(name_or_path: str = "default", overrides: Iterable[str] = ()) ->
     Raises:
         ConfigError: no such config, not YAML, an unknown key, or a value of the wrong type.
     """
-    tree = _read_tree(name_or_path, ())
+    return load_settings(Config, name_or_path, overrides)
+
+
+def load_settings(kind: type[S], name_or_path: str, overrides: Iterable[str] = (), *, folder: str = "") -> S:
+    """`load_config` for any tree of settings, whose shipped files lie in `folder` of the shipped configs."""
+    tree = _read_tree(name_or_path, (), folder)
     for override in overrides:
         _apply(tree, override)
     try:
-        return Config.model_validate(tree)
+        return kind.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
+        raise ConfigError(_explain(error, kind)) from None
 
 
-def _read_tree(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
+def _read_tree(name_or_path: str, seen: tuple[str, ...], folder: str) -> dict[str, Any]:
     if name_or_path in seen:
         raise ConfigError(f"config {name_or_path!r} extends itself: {' -> '.join((*seen, name_or_path))}")
     base_folder = None
@@ -371,13 +404,14 @@ def _read_tree(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
         except UnicodeDecodeError:
             raise ConfigError(f"config {name_or_path!r} is not UTF-8 text") from None
     else:
-        known = shipped_configs()
+        known = shipped_configs(folder)
         if name_or_path not in known:
             raise ConfigError(
                 f"there is no config {name_or_path!r}{_nearest(name_or_path, known)}; "
                 f"shipped: {', '.join(known)} (or give the path of a .yaml file)"
             )
-        text = resources.files("genprm.configs").joinpath(f"{name_or_path}.yaml").read_text(encoding="utf-8")
+        shipped = resources.files("genprm.configs").joinpath(folder, f"{name_or_path}.yaml")
+        text = shipped.read_text(encoding="utf-8")
     try:
         tree = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
@@ -391,7 +425,7 @@ def _read_tree(name_or_path: str, seen: tuple[str, ...]) -> dict[str, Any]:
         raise ConfigError(f"config {name_or_path!r}: `extends` names one config, not {parent!r}")
     if base_folder is not None and parent.endswith((".yaml", ".yml")):
         parent = str(base_folder / parent)
-    return _merge(_read_tree(parent, (*seen, name_or_path)), tree)
+    return _merge(_read_tree(parent, (*seen, name_or_path), folder), tree)
 
 
 def _merge(base: dict[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -420,17 +454,24 @@ def _apply(tree: dict[str, Any], override: str) -> None:
     node[keys[-1]] = value
 
 
-def _explain(error: ValidationError) -> str:
+def _explain(error: ValidationError, kind: type[Section]) -> str:
     """One line for the first fault, naming key, value and the nearest known key."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
-        section: Any = Config
+        section: Any = kind
         for part in first["loc"][:-1]:
-            section = section.model_fields[part].annotation
-        return f"unknown setting {where!r}{_nearest(str(first['loc'][-1]), section.model_fields)}{more}"
+            field = getattr(section, "model_fields", {}).get(part)
+            section = None if field is None else _section_of(field.annotation)
+        known = getattr(section, "model_fields", {})
+        return f"unknown setting {where!r}{_nearest(str(first['loc'][-1]), known)}{more}"
     return f"setting {where!r}: {first['msg']}, got {first['input']!r}{more}"
+
+
+def _section_of(annotation: Any) -> Any:
+    """The section that a setting holds, also where it may be None."""
+    return next((kind for kind in get_args(annotation) if kind is not type(None)), annotation)
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
