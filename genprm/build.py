@@ -17,6 +17,7 @@ from .calibration import Calibration, load_calibration
 from .config import Config, load_config
 from .errors import ConfigError
 from .models import resolve
+from .policy import Policy
 from .prompting import Protocol, load_protocol
 from .sandbox import open_sandbox
 from .types import ProtocolRef
@@ -126,6 +127,40 @@ def make_scorer(config: Config, say: Say = lambda _: None) -> Scorer:
 
     say(f"loading {config.model}")
     return PrmHead.load(source, config)
+
+
+def load_policy(
+    settings: Config | str = "default",
+    judge_backend: Backend | None = None,
+    *,
+    overrides: Iterable[str] = (),
+    say: Say = lambda _: None,
+) -> Policy:
+    """The policy that `policy` in a config names, ready to write solutions.
+
+    Args:
+        settings: a shipped config's name, a YAML file's path, or a `Config`.
+        judge_backend: the engine of a verifier with the same settings; it is used, and left open by the policy's
+            `close`, where model and engine are the same. None = an engine of the policy's own.
+        overrides: `a.b=c` settings on top of it.
+        say: told in a few words what takes long.
+
+    Raises:
+        ConfigError, ProtocolError: the settings are wrong.
+        ModelUnavailable, BackendUnavailable: the model cannot be had.
+    """
+    config = load_config(settings, overrides) if isinstance(settings, str) else settings
+    wanted = config.policy
+    protocol = load_protocol(wanted.protocol)
+    own = config.model_copy(update={"model": wanted.model or config.model, "backend": wanted.backend or config.backend})
+    if judge_backend is not None and (own.model, own.backend) == (config.model, config.backend):
+        return Policy(judge_backend, protocol, wanted)
+    backend = make_backend(own, say)
+    try:
+        return Policy(backend, protocol, wanted, owns=True)
+    except BaseException:
+        backend.close()
+        raise
 
 
 def make_backend(config: Config, say: Say = lambda _: None) -> Backend:

@@ -1,7 +1,8 @@
 """A deterministic fake engine: no model, no tokens, for tests and for trying the plumbing.
 
 It recomputes the plain equalities of a step (`12 + 30 = 42`) by writing Python for them, and says No where the
-executed code printed False. What it knows nothing about it calls right. Its numbers mean nothing.
+executed code printed False. What it knows nothing about it calls right. As a policy it works off the problem's own
+arithmetic (scripted_policy.py). Its numbers mean nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..config import ScriptedConfig
 from ..errors import ContextOverflow
 from ..prompting import Prompt
 from .base import Generation, LabelReading, Labels, SamplingParams
+from .scripted_policy import opened_step, write_step
 
 EQUALITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:\s*[-+*/]\s*\d+(?:\.\d+)?)+)\s*=\s*(\d+(?:\.\d+)?)")
 PARAGRAPH = re.compile(r"<paragraph_(\d+)>(.*?)</paragraph_", re.DOTALL)
@@ -63,11 +65,14 @@ class ScriptedSlot:
         return tokens
 
     async def generate(self, prompt: Prompt, params: SamplingParams) -> Generation:
-        """Code for the step's equalities inside a fence, a plain sentence elsewhere."""
+        """Code for the step's equalities inside a fence, a solution's next step, or a plain sentence."""
         tokens = await self._call(prompt)
-        if prompt.prefix.count("```") % 2:
+        if (number := opened_step(prompt)) is not None:
+            text, ends = write_step(prompt, number, params.seed)
+            stop: str | None = None if ends or not params.stop else params.stop[0]
+        elif prompt.prefix.count("```") % 2:
             text = "\n".join(_checks(prompt.messages[-1].content)) or "print('nothing to recompute')"
-            stop: str | None = "```"
+            stop = "```"
         else:
             text, stop = "The values are recomputed.", _plain_stop(params.stop)
         words = re.findall(r"\s*\S+", text)
