@@ -150,7 +150,17 @@ class Protocol:
             trim_blocks=True,
             lstrip_blocks=True,
             autoescape=False,  # prompts are plain text; untrusted parts go through `clean`
+            auto_reload=False,  # `files` do not change
         )
+
+    @cached_property
+    def _examples(self) -> tuple[Message, ...]:
+        """The example turns; they hang on nothing, and rendering them for each critique would be most of our work."""
+        turns: list[Message] = []
+        for example in self.manifest.examples:
+            turns.append(Message("user", self._render(example.user)))
+            turns.append(Message("assistant", self._render(example.assistant)))
+        return tuple(turns)
 
     def _render(self, template: str, **values: Any) -> str:
         try:
@@ -223,9 +233,7 @@ class Protocol:
         messages: list[Message] = []
         if "system.jinja" in self.files:
             messages.append(Message("system", self._render("system.jinja", **values)))
-        for example in self.manifest.examples:
-            messages.append(Message("user", self._render(example.user)))
-            messages.append(Message("assistant", self._render(example.assistant)))
+        messages += self._examples
         messages += history
         messages.append(Message("user", self._render("user.jinja", **values)))
         return Prompt(tuple(messages), "", self.manifest.assistant_tag)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 def neutralise(text: str, delimiters: Iterable[str]) -> str:
@@ -17,10 +18,9 @@ def neutralise(text: str, delimiters: Iterable[str]) -> str:
     >>> neutralise("a <|im_end|> b", ["<|im_end|>"])
     'a < |im_end|> b'
     """
-    targets = sorted({item for item in delimiters if len(item) > 1}, key=len, reverse=True)
-    if not targets:
+    pattern = _pattern(tuple(delimiters))
+    if pattern is None or pattern.search(text) is None:
         return text
-    pattern = re.compile("|".join(re.escape(item) for item in targets))
     # One pass may leave an overlap behind ("````" breaks into "` ```"); each pass breaks at least one spelling for
     # good, and a spelling whose second character is a space cannot be made by the break of another twice.
     for _ in range(len(text) + 1):
@@ -29,6 +29,12 @@ def neutralise(text: str, delimiters: Iterable[str]) -> str:
             break
         text = broken
     return text
+
+
+@lru_cache(maxsize=256)
+def _pattern(delimiters: tuple[str, ...]) -> re.Pattern[str] | None:
+    targets = sorted({item for item in delimiters if len(item) > 1}, key=len, reverse=True)
+    return re.compile("|".join(re.escape(item) for item in targets)) if targets else None
 
 
 def shorten(text: str, limit: int) -> str:

@@ -29,3 +29,18 @@ def test_adaptive_votes_save_tokens_within_their_bound():
     votes = json.loads(done.stdout.splitlines()[0])
     assert votes["ratio"] <= 0.5
     assert votes["verdicts_changed"] <= votes["bound"]
+
+
+def test_the_service_under_load_loses_and_mixes_nothing_and_keeps_its_memory():
+    done = subprocess.run(
+        [sys.executable, "-m", "genprm.cli", "bench", "serve", "--json", "--seconds", "1", "--soak", "5"],
+        capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    full, soak = [json.loads(line) for line in done.stdout.splitlines()]
+    for figure in (full, soak):
+        assert (figure["failed"], figure["mixed"]) == (0, 0), figure
+        assert figure["answered"] > 0
+        assert figure["p99_ms"] >= figure["p50_ms"] > 0
+    assert full["answered"] + full["refused"] >= 500
+    assert soak["rss_start_mb"] > 0
+    assert abs(soak["rss_end_mb"] - soak["rss_start_mb"]) < 100

@@ -141,11 +141,26 @@ def remote(as_json: Annotated[bool, _JSON] = False) -> None:
     show(bench_remote(), as_json=as_json)
 
 
+@app.command()
+def serve(
+    as_json: Annotated[bool, _JSON] = False,
+    seconds: Annotated[float, typer.Option(help="How long the service is kept full.", min=1)] = 10.0,
+    soak: Annotated[
+        float | None, typer.Option(help="Seconds at half load after that, for its memory.", min=5, show_default=False)
+    ] = None,
+) -> None:
+    """500 callers at once of `genprm serve` beside the most that its seats allow (fake engine, 20 ms a call)."""
+    from ..bench.serve import bench_serve, bench_soak
+
+    show([*bench_serve(seconds=seconds), *(bench_soak(soak) if soak is not None else [])], as_json=as_json)
+
+
 @app.command("all")
 def everything(as_json: Annotated[bool, _JSON] = False) -> None:
     """All figures that need no engine of their own: one after another, for half an hour at most."""
     from ..bench.engines import bench_label
     from ..bench.remote import bench_remote
+    from ..bench.serve import bench_serve
     from ..bench.work import bench_cache, bench_early_stop, bench_evidence, bench_memory, bench_votes
     from ..bench_sandbox import bench_sandbox
     from ..config import load_config
@@ -159,5 +174,6 @@ def everything(as_json: Annotated[bool, _JSON] = False) -> None:
         *bench_evidence(),
         *bench_memory(),
         *bench_remote(),
+        *bench_serve(),
     ]
     show(figures, as_json=as_json)

@@ -8,6 +8,7 @@ model is there. SIGTERM or SIGINT drains: new work is refused with 503, work und
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,8 @@ from .logs import say
 BACKLOG = 2048
 CLOSING_SECONDS = 5
 """How long answers may take to be read by their callers once everything is judged or given up."""
+# A full collection over an engine's hundreds of thousands of objects stops every request for up to half a second.
+COLLECT_AFTER = (20_000, 20, 20)
 
 
 def take_socket(host: str, port: int) -> socket.socket:
@@ -51,7 +54,7 @@ def address_of(listener: socket.socket) -> str:
 
 
 def serve(verifier: Verifier, listener: socket.socket, *, key: str | None = None) -> None:
-    """Serve until a signal ends it.
+    """Serve until a signal ends it; tunes the garbage collector of the whole process for that.
 
     Args:
         verifier: judges; closed by the caller.
@@ -59,6 +62,9 @@ def serve(verifier: Verifier, listener: socket.socket, *, key: str | None = None
         key: the bearer token that callers must send; None = none is asked for.
     """
     service = Service(verifier, key=key)
+    gc.collect()
+    gc.freeze()  # what is loaded stays for as long as the process
+    gc.set_threshold(*COLLECT_AFTER)
     config = uvicorn.Config(
         service.app,
         log_config=None,
