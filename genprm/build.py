@@ -71,13 +71,20 @@ def load_generative(settings: Config, *, say: Say = lambda _: None) -> GenPRM:
         if settings.cache.enabled:
             cache = VerdictCache(Path(settings.cache.path).expanduser() if settings.cache.path else None, say)
         made.pop_all()  # the verifier closes them from here on
-    return GenPRM(backend, protocol, sandbox, settings, cache=cache, calibration=calibration, solver=solver)
+    policy = load_protocol(settings.policy.protocol) if settings.evidence.rollouts else None
+    return GenPRM(
+        backend, protocol, sandbox, settings, cache=cache, calibration=calibration, solver=solver, policy=policy
+    )
 
 
 def _protocols(settings: Config) -> tuple[Protocol, Protocol | None]:
     """The protocol that judges, and the one that writes programs where they are wanted."""
     verify, wanted = settings.verify, settings.evidence
     solver = load_protocol(wanted.protocol) if wanted.programs else None
+    if wanted.rollouts and solver is None:
+        raise ConfigError("evidence.rollouts are compared with the programs' answer: set evidence.programs too")
+    if wanted.rollouts and settings.policy.temperature == 0:
+        raise ConfigError("evidence.rollouts are samples: set policy.temperature above 0")
     if verify.protocol == RULE:
         if solver is None:
             raise ConfigError(f"the protocol {RULE!r} judges by programs: set evidence.programs, e.g. to 6")

@@ -225,6 +225,11 @@ class EvidenceConfig(Section):
     """Programs written at once; more, up to `programs`, only while the verdict is open."""
     equations: bool = False
     """Check the equalities that a step states."""
+    rollouts: int = Field(default=0, ge=0, le=256)
+    """Where no program reaches the solution's answer: continuations of each prefix that bisection tries, by the model
+    under `policy`'s sampling settings; 0 = none."""
+    rollout_share: float = Field(default=0.0, ge=0, lt=1)
+    """A prefix counts as right where more than this share of its continuations reaches the programs' answer."""
     show: bool = True
     """Show the evidence to the model that writes the critique, in protocols that have a place for it."""
     temperature: float = Field(default=0.8, ge=0)
@@ -239,7 +244,7 @@ class CacheConfig(Section):
 
     enabled: bool = False
     path: str | None = None
-    """A file; None = `verdicts.sqlite` in the cache folder."""
+    """A file; None = `verdicts.sqlite` in the cache folder; `:memory:` = kept for this run only."""
 
 
 class ServeConfig(Section):
@@ -310,6 +315,34 @@ class PolicyConfig(Section):
     """Solutions that are being written at once."""
 
 
+class SearchConfig(Section):
+    """How solutions are searched for with a policy and a judge; the sampling's seed is `verify.seed`."""
+
+    n: int = Field(default=8, ge=1)
+    """Solutions (`best-of-n`), or steps sampled in each round (`beam`, `dvts`)."""
+    width: int = Field(default=4, ge=1)
+    """`beam`: how many partial solutions are kept; `dvts`: how many subtrees there are. Each is extended by
+    n / width samples."""
+    simulations: int = Field(default=64, ge=1)
+    """`mcts`: how many nodes are evaluated."""
+    expansions: int = Field(default=4, ge=1)
+    """`mcts`: steps sampled behind a node."""
+    c_puct: float = Field(default=1.0, ge=0)
+    """`mcts`: weight of what is little visited."""
+    prior: Literal["uniform", "policy"] = "uniform"
+    """`mcts`: `policy` = the share of the samples that wrote this step."""
+    rounds: int = Field(default=3, ge=0)
+    """`critic`: the most rewrites."""
+    aggregation: Literal["min", "product", "mean", "last"] = "min"
+    """How the rewards of a solution's steps become its score."""
+    budget_tokens: int | None = Field(default=None, ge=1)
+    """Tokens that policy and judge may generate for one problem: once they are used no further work begins."""
+    budget_judgements: int | None = Field(default=None, ge=1)
+    """Judgements that may be made for one problem; those that are reused do not count."""
+    in_flight: int = Field(default=4, ge=1)
+    """Problems that are searched at once."""
+
+
 class ModelCard(Section):
     """What a config says of the model it names."""
 
@@ -334,6 +367,7 @@ class Config(Section):
     cache: CacheConfig = CacheConfig()
     serve: ServeConfig = ServeConfig()
     policy: PolicyConfig = PolicyConfig()
+    search: SearchConfig = SearchConfig()
 
     def digest(self) -> str:
         """sha256 over every setting that can change a result; where and how fast it runs does not count.
@@ -360,6 +394,7 @@ class Config(Section):
             "cache": True,
             "serve": True,
             "policy": True,
+            "search": True,
             **({"baseline": True} if self.verify.judge == "generative" else {}),
         }
         return self.model_dump(mode="json", exclude={**speed, **without})

@@ -33,6 +33,9 @@ async def collect_into(cost: Cost, evidence: Evidence, solution: Solution) -> No
     cost.evidence, programs = await evidence.collect(solution)
     for program in programs:
         cost.add_program(program)
+    if cost.evidence.rollouts is not None:
+        cost.completion_tokens += cost.evidence.rollouts.completion_tokens
+        cost.prompt_tokens += cost.evidence.rollouts.prompt_tokens
 
 
 class RuleJudge:
@@ -41,7 +44,9 @@ class RuleJudge:
     def __init__(self, evidence: Evidence, settings: VerifyConfig):
         self._evidence, self._settings = evidence, settings
 
-    async def judge(self, solution: Solution, cost: Cost, on_step: OnStep | None = None) -> list[StepJudgment]:
+    async def judge(
+        self, solution: Solution, cost: Cost, on_step: OnStep | None = None, *, last: bool = False
+    ) -> list[StepJudgment]:
         """Judgments of all steps, or of the steps up to the first error where `verify.early_stop` is set."""
         await collect_into(cost, self._evidence, solution)
         assert cost.evidence is not None
@@ -77,17 +82,26 @@ class Judge:
                 )
             self.protocol.parts("direct")
 
-    async def judge(self, solution: Solution, cost: Cost, on_step: OnStep | None = None) -> list[StepJudgment]:
-        """Judgments of all steps, or of the steps up to the first error where `verify.early_stop` is set."""
+    async def judge(
+        self, solution: Solution, cost: Cost, on_step: OnStep | None = None, *, last: bool = False
+    ) -> list[StepJudgment]:
+        """Judgments of all steps, or of the steps up to the first error where `verify.early_stop` is set.
+
+        With `last` the steps before the last one may be left out, where the layout can judge it without them.
+        """
         if self._evidence is not None:
             await collect_into(cost, self._evidence, solution)
+        if last and self.protocol.manifest.layout == "independent":
+            return await self._independent(solution, cost, on_step or _nobody, first=len(solution.steps) - 1)
         layout = self.protocol.manifest.layout
         run = {"independent": self._independent, "multi_turn": self._multi_turn, "whole": self._whole}[layout]
         return await run(solution, cost, on_step or _nobody)
 
     # ------------------------------------------------------------------ layouts
 
-    async def _independent(self, solution: Solution, cost: Cost, told: OnStep) -> list[StepJudgment]:
+    async def _independent(
+        self, solution: Solution, cost: Cost, told: OnStep, first: int = 0
+    ) -> list[StepJudgment]:
         digests = prefix_digests(solution)
         rendered = [self.protocol.render_step(text, index) for index, text in enumerate(solution.steps)]
 
@@ -109,7 +123,7 @@ class Judge:
             )
             return self._step(solution, index, cost, ballots)
 
-        tasks = [asyncio.ensure_future(step(index)) for index in range(len(solution.steps))]
+        tasks = [asyncio.ensure_future(step(index)) for index in range(first, len(solution.steps))]
         judged: list[StepJudgment] = []
         try:
             for task in tasks:

@@ -22,7 +22,9 @@ from .calibration import Calibration
 from .config import Config
 from .evidence.collect import Evidence
 from .evidence.programs import Solver
+from .evidence.roller import Roller
 from .judging import Judge, RuleJudge
+from .policy import Policy
 from .prompting import Protocol
 from .recall import Recall
 from .sandbox.base import Sandbox
@@ -89,6 +91,7 @@ class GenPRM(Blocking):
         cache: VerdictCache | None = None,
         calibration: Calibration | None = None,
         solver: Protocol | None = None,
+        policy: Protocol | None = None,
     ):
         """Put a verifier together.
 
@@ -101,6 +104,7 @@ class GenPRM(Blocking):
             cache: where finished critiques are kept; closed with this object.
             calibration: makes rewards of mean P(Yes); None = they are the same.
             solver: how problems are put to the model for programs, where the config wants evidence.
+            policy: how the model is asked to go on with a solution, where the config wants rollouts.
             outcome: compares the solution's answer with the reference; None = math-verify in a worker process.
         """
         super().__init__(config or Config())
@@ -108,7 +112,7 @@ class GenPRM(Blocking):
         self._blocks = blocks
         self._outcome = outcome or _judge_outcome
         self._recall = Recall(cache)
-        self._calibration, self._solver = calibration, solver
+        self._calibration, self._solver, self._policy = calibration, solver, policy
         self._judges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Judge | RuleJudge] = (
             weakref.WeakKeyDictionary()
         )
@@ -128,6 +132,20 @@ class GenPRM(Blocking):
         """Judge one solution; `on_step` is told each step's judgment, in order, as soon as it is final."""
         async with self.backend.work():
             return await self._verify(self._judge(), solution, on_step)
+
+    async def averify_last(self, solution: Solution) -> VerificationResult:
+        """Judge the last step alone, after the steps before it; the result's `steps` hold that one, or none.
+
+        A protocol that needs verdicts on the earlier steps judges them too. For search, where the earlier steps have
+        been judged already. There is none where `verify.early_stop` ends the judging before it.
+        """
+        async with self.backend.work():
+            return await self._verify(self._judge(), solution, last=True)
+
+    @property
+    def judges_last_alone(self) -> bool:
+        """True where `averify_last` costs one step's critiques only."""
+        return self.protocol.manifest.judges and self.protocol.manifest.layout == "independent"
 
     async def astream(self, solutions: Iterable[Solution]) -> AsyncGenerator[VerificationResult, None]:
         """Judge a stream of solutions; results come as they are done.
@@ -186,13 +204,20 @@ class GenPRM(Blocking):
                 seed=self.config.verify.seed,
                 cache=self._recall.cache,
             )
-        return Evidence(solver, settings) if solver is not None or settings.equations else None
+        roll = None
+        if self._policy is not None and settings.rollouts:
+            policy = Policy(self.backend, self._policy, self.config.policy, seats=seats)
+            roll = Roller(policy, seed=self.config.verify.seed, cache=self._recall.cache)
+        return Evidence(solver, settings, roll) if solver is not None or settings.equations else None
 
     async def _verify(
-        self, judge: Judge | RuleJudge, solution: Solution, on_step: OnStep | None = None
+        self, judge: Judge | RuleJudge, solution: Solution, on_step: OnStep | None = None, *, last: bool = False
     ) -> VerificationResult:
         cost = Cost()
-        steps = await judge.judge(solution, cost, on_step)
+        steps = await judge.judge(solution, cost, on_step, last=last)
+        stopped = len(steps) < len(solution.steps)
+        if last:
+            stopped, steps = False, [step for step in steps if step.index == len(solution.steps) - 1]
         seconds = cost.seconds
         outcome = None if solution.answer is None else await self._outcome(solution.steps, solution.answer)
         return VerificationResult(
@@ -200,7 +225,7 @@ class GenPRM(Blocking):
             problem=solution.problem,
             steps=tuple(steps),
             first_error=first_error(steps),
-            stopped_early=len(steps) < len(solution.steps),
+            stopped_early=stopped,
             reward=joint(
                 aggregate([step.reward for step in steps], self.config.verify.aggregation),
                 None if cost.evidence is None else cost.evidence.agree,

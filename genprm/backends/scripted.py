@@ -1,8 +1,8 @@
 """A deterministic fake engine: no model, no tokens, for tests and for trying the plumbing.
 
 It recomputes the plain equalities of a step (`12 + 30 = 42`) by writing Python for them, and says No where the
-executed code printed False. What it knows nothing about it calls right. As a policy it works off the problem's own
-arithmetic (scripted_policy.py). Its numbers mean nothing.
+executed code printed False. What it knows nothing about it calls right. As a policy or solver it works off the
+problem's own arithmetic (scripted_policy.py). Its numbers mean nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..config import ScriptedConfig
 from ..errors import ContextOverflow
 from ..prompting import Prompt
 from .base import Generation, LabelReading, Labels, SamplingParams
-from .scripted_policy import opened_step, write_step
+from .scripted_policy import opened_step, write_program, write_step
 
 EQUALITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?(?:\s*[-+*/]\s*\d+(?:\.\d+)?)+)\s*=\s*(\d+(?:\.\d+)?)")
 PARAGRAPH = re.compile(r"<paragraph_(\d+)>(.*?)</paragraph_", re.DOTALL)
@@ -71,7 +71,11 @@ class ScriptedSlot:
             text, ends = write_step(prompt, number, params.seed)
             stop: str | None = None if ends or not params.stop else params.stop[0]
         elif prompt.prefix.count("```") % 2:
-            text = "\n".join(_checks(prompt.messages[-1].content)) or "print('nothing to recompute')"
+            asked = prompt.messages[-1].content
+            if asked.startswith("Problem:") and len(asked.strip().splitlines()) == 2:  # no step: a solver's prompt
+                text = write_program(asked)
+            else:
+                text = "\n".join(_checks(asked)) or "print('nothing to recompute')"
             stop = "```"
         else:
             text, stop = "The values are recomputed.", _plain_stop(params.stop)

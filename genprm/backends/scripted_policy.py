@@ -1,4 +1,4 @@
-"""What the deterministic fake writes as a policy: the problem's own arithmetic, with seeded mistakes.
+"""What the deterministic fake writes as a policy or solver: the problem's own arithmetic, with seeded mistakes.
 
 The longest chain of + - * over whole numbers in the problem, or the sum of all its numbers, is worked off one operation
 a step, multiplications first. By the seed some steps miss by one, so that samples differ and a judge that recomputes
@@ -44,6 +44,18 @@ def write_step(prompt: Prompt, number: int, seed: int | None) -> tuple[str, bool
     if not mended and seed is not None and hashlib.sha256(f"{seed}\0{number}".encode()).digest()[0] < 256 * MISTAKES:
         value += 1
     return f" {left} {sign} {right} = {value}.", False
+
+
+def write_program(problem: str) -> str:
+    """A program that works off the problem's arithmetic, without mistakes and with a variable for each result."""
+    numbers, signs = _chain(problem)
+    lines = []
+    while signs:
+        at = _next(signs)
+        value = _APPLY[signs[at]](numbers[at], numbers[at + 1])
+        lines.append(f"x{len(lines) + 1} = {numbers[at]} {signs[at]} {numbers[at + 1]}")
+        _fold(numbers, signs, value)
+    return "\n".join([*lines, f"answer = {numbers[0]}", "print(answer)"])
 
 
 def _chain(problem: str) -> tuple[list[int], list[str]]:

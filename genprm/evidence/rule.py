@@ -1,8 +1,9 @@
 """The rule-only judge: no critique and nothing fitted, evidence alone.
 
-A solution is right where any program reaches its answer. Otherwise the first error is the first step whose last
-computed value no leading program holds (those with the most frequent answer), or the first step with a false equality
-if that comes before; where every value is held, it is the last step. Rewards are ordered by support and are no
+A solution is right where any program reaches its answer. Otherwise the first error is the step behind which rollouts
+no longer reach the programs' answer, where they were asked for and tell; else the first step whose last computed value
+no leading program holds (those with the most frequent answer), or the first step with a false equality if that comes
+before; where every value is held, it is the last step. Rewards are ordered by support and are no
 probabilities: at least 0.5 where the rule calls the step right, under 0.5 where it calls it wrong.
 """
 
@@ -18,6 +19,8 @@ def first_wrong(found: SolutionSupport) -> int:
     """The step that the rule calls wrong; -1 = none. Needs `agree` to be known."""
     if found.agree is not None and found.agree > 0:
         return -1
+    if found.rollouts is not None and found.rollouts.first_error is not None:
+        return found.rollouts.first_error
     false = next((index for index, step in enumerate(found.steps) if step.false_equations), None)
     candidates = [index for index in (found.first_unsupported, false) if index is not None]
     return min(candidates, default=len(found.steps) - 1)

@@ -12,7 +12,8 @@ from ..types import Record, Solution
 from .claims import Claim, final_answer, numbers, restated, step_claims
 from .equations import Equation, step_equations
 from .programs import Program
-from .values import Value, forms, same
+from .rollouts import Rollouts
+from .values import Value, alike, same
 
 MAX_CLAIMS = 12
 """Claims of a step that are looked up; the last ones, since results stand at the end."""
@@ -60,11 +61,24 @@ class SolutionSupport(Record):
     agree: float | None = None
     """Share of programs whose answer is the solution's; None where no program ended well or no answer is stated."""
     steps: tuple[StepSupport, ...] = ()
+    rollouts: Rollouts | None = None
+    """Where the solution's prefixes stop leading to the leading answer; None = not asked for, or no reason to."""
+
+    @property
+    def disputed(self) -> bool:
+        """Whether programs ran to answers and none of them is the solution's."""
+        return self.agree == 0
 
     @property
     def ran(self) -> int:
         """Programs that ended well, with an answer."""
         return sum(program.answer is not None for program in self.programs)
+
+    @property
+    def leading(self) -> list[Program]:
+        """The programs with the most frequent answer; of equally frequent ones, the one found first."""
+        groups = _by_answer([program for program in self.programs if program.answer is not None])
+        return groups[0] if groups else []
 
     @property
     def first_unsupported(self) -> int | None:
@@ -92,6 +106,7 @@ class SolutionSupport(Record):
                 }
                 for step in self.steps
             ],
+            "rollouts": None if self.rollouts is None else self.rollouts.model_dump(mode="json"),
         }
 
 
@@ -102,7 +117,7 @@ def support(solution: Solution, programs: Sequence[Program]) -> SolutionSupport:
     stated = final_answer(solution.steps)
     agree = None
     if ran and stated is not None:
-        agree = sum(len(group) for group in groups if _equal(stated, group[0].answer)) / ran
+        agree = sum(len(group) for group in groups if alike(stated, group[0].answer)) / ran
     leading = groups[0] if groups else []
     return SolutionSupport(
         programs=tuple(programs),
@@ -117,7 +132,7 @@ def _by_answer(programs: Sequence[Program]) -> list[list[Program]]:
     groups: list[list[Program]] = []
     for program in programs:
         for group in groups:
-            if _equal(program.answer, group[0].answer):
+            if alike(program.answer, group[0].answer):
                 group.append(program)
                 break
         else:
@@ -158,16 +173,9 @@ def _computed(claim: Claim, found: ClaimSupport, known: Sequence[Value]) -> bool
 def _holder(value: Value, program: Program) -> str | None:
     """The name under which a program holds a value; its answer counts too."""
     for name, held in program.values.items():
-        if _equal(value, held):
+        if alike(value, held):
             return name
-    return "answer" if _equal(value, program.answer) else None
-
-
-def _equal(a: Value | None, b: Value | None) -> bool:
-    """Whether two values are the same in any reading of either."""
-    if a is None or b is None:
-        return False
-    return any(same(x, y) is True for x in forms(a) for y in forms(b))
+    return "answer" if alike(value, program.answer) else None
 
 
 def _text(value: Value | None) -> str:

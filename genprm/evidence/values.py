@@ -70,6 +70,13 @@ def same(a: Value, b: Value) -> bool | None:
     return identical(left, right)
 
 
+def alike(a: Value | None, b: Value | None) -> bool:
+    """Whether two values are the same in any reading of either; a missing one is like none."""
+    if a is None or b is None:
+        return False
+    return any(same(x, y) is True for x in forms(a) for y in forms(b))
+
+
 def forms(value: Value) -> list[Value]:
     """The value, then the other readings that its unit allows.
 
