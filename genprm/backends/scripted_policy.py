@@ -49,7 +49,7 @@ def write_step(prompt: Prompt, number: int, seed: int | None) -> tuple[str, bool
 def write_program(problem: str) -> str:
     """A program that works off the problem's arithmetic, without mistakes and with a variable for each result."""
     numbers, signs = _chain(problem)
-    lines = []
+    lines: list[str] = []
     while signs:
         at = _next(signs)
         value = _APPLY[signs[at]](numbers[at], numbers[at + 1])
