@@ -120,10 +120,11 @@ class CritiqueConfig(StageConfig):
     """Stage `critique`: the teacher judges every step, along the code path of `genprm verify`."""
 
     cost: Cost = Cost(rows=1, tokens=1200, tokens_per_second=100)
-    votes: int = Field(default=1, ge=1)
-    """Critiques sampled for each step."""
-    evidence_programs: int = Field(default=0, ge=0)
-    """Programs written from the problem alone and executed, which the teacher is shown; 0 = as the teacher's config."""
+    votes: int | None = Field(default=None, ge=1)
+    """Critiques sampled for each step; None = as the teacher's config."""
+    evidence_programs: int | None = Field(default=None, ge=0)
+    """Programs written from the problem alone and executed, which the teacher is shown; None = as the teacher's
+    config."""
     stop_after_error: bool = True
     """Judge no step after the label's first error: what follows an error is neither right nor wrong."""
     unlabelled: bool = False
@@ -162,31 +163,60 @@ class FormatConfig(StageConfig):
     cost: Cost = Cost(rows=3, tokens=0)
     max_length: int = Field(default=2048, ge=16)
     """Tokens; a row that is longer is refused, never cut."""
+    pack_turns: bool = True
+    """`multi_turn` students: one row holds a whole conversation with all its kept turns; False = a row for each turn."""
+    conversations: int | None = Field(default=None, ge=1)
+    """`multi_turn` students: the most conversations made of one solution; None = as many as a step has kept
+    critiques."""
+    programs: bool = False
+    """Add rows of the solver protocol: problem -> a program that reached the reference answer."""
+    programs_per_problem: int = Field(default=2, ge=1)
+    exports: tuple[Literal["trl-stepwise", "step-dpo"], ...] = ()
+    """Files to write beside the rows, for other trainers."""
 
 
 class TrainConfig(StageConfig):
     """Stage `train`: supervised fine-tuning of the student."""
 
+    no_result: ClassVar[frozenset[str]] = frozenset({"cost", "save_steps", "keep_checkpoints", "device"})
     cost: Cost = Cost(rows=1, tokens=1000, tokens_per_second=150)
     method: Literal["lora", "full"] = "lora"
     epochs: float = Field(default=1.0, gt=0)
     max_steps: int | None = Field(default=None, ge=1)
     """Optimiser steps; None = by `epochs`."""
-    batch: int = Field(default=4, ge=1)
-    """Rows that go through the model together."""
+    batch: int = Field(default=8, ge=1)
+    """Rows that go through the model together, on each device."""
     accumulate: int = Field(default=1, ge=1)
     """Batches a step of the optimiser."""
     learning_rate: float = Field(default=2e-4, gt=0)
     warmup_ratio: float = Field(default=0.03, ge=0, le=1)
     schedule: str = "cosine"
     weight_decay: float = Field(default=0.0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
     lora_rank: int = Field(default=16, ge=1)
     lora_alpha: int = Field(default=32, ge=1)
     lora_dropout: float = Field(default=0.0, ge=0, lt=1)
+    lora_targets: str | tuple[str, ...] = "all-linear"
+    """Names of the layers that get an adapter."""
+    verdict_weight: float = Field(default=1.0, gt=0)
+    """How much a label's token counts in the loss beside any other: it alone decides the reward."""
+    device: str = "auto"
+    """`auto` = a GPU where there is one, else `cpu`."""
+    dtype: Literal["auto", "bfloat16", "float32"] = "auto"
+    """What is computed in, over float32 weights; `auto`: bfloat16 where the device has it natively."""
+    gradient_checkpointing: bool = False
+    """Less memory for more time."""
     save_steps: int = Field(default=50, ge=1)
     """Optimiser steps between checkpoints."""
-    holdout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the rows that are not learnt from, but whose loss is followed."""
+    keep_checkpoints: int = Field(default=2, ge=1)
+    eval_steps: int = Field(default=50, ge=1)
+    """Optimiser steps between looks at the held-out rows."""
+    holdout: float = Field(default=0.05, ge=0, lt=1)
+    """Share of the problems whose rows are not learnt from; by their labels' F1 the best weights are chosen."""
+    holdout_rows: int = Field(default=200, ge=1)
+    """The most held-out rows that are looked at."""
+    patience: int | None = Field(default=None, ge=1)
+    """Stop after so many looks without a better F1; None = never."""
 
 
 class EvaluateConfig(StageConfig):
@@ -196,9 +226,17 @@ class EvaluateConfig(StageConfig):
     files: tuple[str, ...] = ()
     """Files of labelled solutions, as for `genprm eval processbench`; or `shipped:NAME`."""
     limit: int | None = Field(default=None, ge=1)
+    """The first so many rows over all files."""
     sample: int | None = Field(default=None, ge=1)
     """So many rows of each file, drawn by the seed."""
-    judges: tuple[Literal["teacher", "base", "student", "direct"], ...] = ("teacher", "base", "student", "direct")
+    judges: tuple[Literal["teacher", "base", "student", "direct", "student_direct"], ...] = (
+        "teacher",
+        "base",
+        "student",
+        "direct",
+    )
+    """`base`: the student's model before training; `direct`: the same without a critique; `student_direct`: the trained
+    one without a critique."""
 
 
 class DistillConfig(Section):
@@ -245,8 +283,8 @@ class DistillConfig(Section):
             ConfigError: a model's config is wrong.
         """
         section = self.stage(name)
-        settings: dict[str, Any] = section.model_dump(mode="json", exclude=set(section.no_result))
-        settings["seed"] = self.seed
+        own = section.model_dump(mode="json", exclude=set(section.no_result))
+        settings: dict[str, Any] = {name: own, "seed": self.seed}
         for role in MODELS[name]:
             ref: ModelRef = getattr(self, role)
             config = ref.load()
@@ -261,7 +299,7 @@ MODELS: dict[StageName, tuple[str, ...]] = {
     "label": ("policy",),
     "critique": ("verify_config",),
     "filter": ("verify_config",),
-    "format": ("student",),
+    "format": ("verify_config", "student"),
     "train": ("student",),
     "evaluate": ("verify_config", "student"),
 }

@@ -45,7 +45,12 @@ class Input:
 
 
 def read_inputs(
-    names: Sequence[str], *, format: str = "auto", split: str = "train", limit: int | None = None
+    names: Sequence[str],
+    *,
+    format: str = "auto",
+    split: str = "train",
+    limit: int | None = None,
+    unique: bool = True,
 ) -> Iterator[Input | Rejected]:
     """Read all inputs one after another, a row at a time.
 
@@ -54,6 +59,7 @@ def read_inputs(
         format: of rows with steps; see `genprm.formats`.
         split: of hub data sets.
         limit: stop after so many usable rows.
+        unique: refuse a row whose id was used before.
 
     Yields:
         An `Input`, or a `Rejected` in its place.
@@ -73,7 +79,7 @@ def read_inputs(
                 if fault is not None:
                     raise InputError(fault)
                 item = parse_input(value, default_id=f"{_stem(name)}:{place}", format=format)
-                if item.id in seen:
+                if unique and item.id in seen:
                     raise InputError(f"{item.id!r} is used before, in {seen[item.id]}", field="id")
             except InputError as error:
                 raw = json.dumps(value, ensure_ascii=True, default=str)

@@ -31,6 +31,7 @@ SYNC_ROWS = 64
 """So many rows, or `SYNC_SECONDS`, may be lost to a power cut (none to a kill)."""
 SYNC_SECONDS = 2.0
 Row = dict[str, Any]
+_PART = re.compile(r"[/#][^/#]*$")
 
 
 class Store:
@@ -176,7 +177,7 @@ class Store:
         """Put the rows in canonical order and mark the stage as done.
 
         The order is that of `wants`; rows named by no call of it stand behind the longest beginning of their id, up to
-        a `/`, that was, and else at the end, by id with numbers in it as numbers.
+        a `/` or `#`, that was, and else at the end, by id with numbers in it as numbers.
         """
         for name, file in ((ROWS, self._rows), (REJECTED, self._rejections)):
             file.close()
@@ -188,8 +189,8 @@ class Store:
 
     def _place(self, identity: str) -> tuple[int, list[tuple[int, int, str]]]:
         name = identity
-        while name not in self._expected and "/" in name:
-            name = name.rpartition("/")[0]
+        while name not in self._expected and (inside := _PART.search(name)):
+            name = name[: inside.start()]
         return self._expected.get(name, len(self._expected)), natural(identity)
 
     def close(self) -> None:

@@ -78,6 +78,7 @@ LAYERS = [
     {"serve", "client"},
     {"build"},
     {"integrations"},
+    {"distill"},
     {"bench"},
     {"cli"},
 ]
@@ -100,8 +101,9 @@ def layer_of(module: str) -> int:
 
 
 def modules() -> list[tuple[str, Path]]:
-    files = sorted((ROOT / "genprm").rglob("*.py"))
-    return [(".".join(file.relative_to(ROOT / "genprm").with_suffix("").parts), file) for file in files]
+    found = [(file.relative_to(ROOT / "genprm"), file) for file in sorted((ROOT / "genprm").rglob("*.py"))]
+    found += [(file.relative_to(ROOT), file) for file in sorted((ROOT / "distill").rglob("*.py"))]
+    return [(".".join(name.with_suffix("").parts), file) for name, file in found]
 
 
 def imported(name: str, file: Path) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ..errors import GenPRMError
-from . import bench, cache, calibrate, config, eval, filter, models, sandbox, serve, verify
+from . import bench, cache, calibrate, config, distill, eval, filter, models, sandbox, serve, verify
 
 # Every option is also an environment variable: GENPRM_<COMMAND>_<OPTION>.
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.command("verify")(verify.verify)
 app.add_typer(eval.app, name="eval")
+app.add_typer(distill.app, name="distill")
 app.command("serve")(serve.serve)
 app.command("filter")(filter.filter_)
 app.command("calibrate")(calibrate.calibrate)
