@@ -10,7 +10,7 @@ from typing import Any
 
 from ..types import Record, Solution
 from .claims import Claim, final_answer, numbers, restated, step_claims
-from .equations import Equation, step_equations
+from .equations import Equation, links, step_equations
 from .programs import Program
 from .rollouts import Rollouts
 from .values import Value, alike, same
@@ -41,7 +41,7 @@ class StepSupport(Record):
 
     @property
     def false_equations(self) -> int:
-        """Equalities in the step's own text that do not hold."""
+        """Equalities that the step states and that do not hold."""
         return sum(equation.true is False for equation in self.equations)
 
 
@@ -142,7 +142,8 @@ def _by_answer(programs: Sequence[Program]) -> list[list[Program]]:
 
 def _step(solution: Solution, index: int, leading: Sequence[Program]) -> StepSupport:
     step = solution.steps[index]
-    equations = tuple(step_equations(step, solution.problem))
+    linked = links(solution.steps[index - 1], step, solution.problem) if index else []
+    equations = (*linked, *step_equations(step, solution.problem))
     claims = step_claims(step)
     given = {claim.span for claim in restated(step, solution.problem, solution.steps[:index])}
     known = numbers(solution.problem)
