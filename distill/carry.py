@@ -18,6 +18,28 @@ from .gold import Gold, GoldStep, Number, Refused, numbers_in
 MAX_VALUE = 10**7
 CONSTANTS = frozenset(map(Fraction, (1, 2, 3, 4, 5, 6, 7, 10, 12, 16, 24, 30, 31, 36, 50, 52, 60, 100, 360, 365, 1000)))
 CONSTANTS |= {Fraction(1, part) for part in (2, 3, 4, 5, 8, 10, 100)} | {Fraction(3, 2), Fraction(3, 4)}
+UNITS: dict[Fraction, re.Pattern[str]] = {
+    Fraction(value): re.compile(rf"{words}", re.IGNORECASE)
+    for value, words in {
+        60: r"\b(?:hour|minute|second|hr|min)",
+        24: r"\b(?:hour|day)",
+        7: r"\b(?:week|day|daily)",
+        4: r"\b(?:quarter|month)",
+        12: r"\b(?:month|year|annual|dozen|inch|foot|feet)",
+        52: r"\b(?:week|year|annual)",
+        30: r"\bmonth",
+        31: r"\bmonth",
+        360: r"\byear",
+        365: r"\b(?:year|day)",
+        100: r"%|\b(?:percent|per cent|cents?\b|dollar|met(?:er|re)|cm|centimet)|\$",
+        1000: r"\b(?:kilo|kg|km|gram|g\b|ml|milli|lit(?:er|re)|met(?:er|re)|ton)",
+        16: r"\b(?:ounce|oz|pound|lb)",
+        36: r"\b(?:yard|inch)",
+        3: r"\b(?:yard|foot|feet)",
+    }.items()
+}
+"""Factors between units -> words that announce them."""
+_ALWAYS = frozenset(map(Fraction, (1, 2)))
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty"
@@ -207,7 +229,7 @@ class _Carrier:
             options.add(self.results.get(source, value))
         if value in self.edit.misread and not found:
             options.add(self.edit.misread[value])
-        elif value in self.given or (value in CONSTANTS and operand):
+        elif value in self.given or (operand and self._may_be_constant(at, value)):
             options.add(value)
         if not options:
             if value in CONSTANTS:
@@ -216,6 +238,12 @@ class _Carrier:
         if len(options) > 1:
             raise Refused("a number with two possible sources")
         return options.pop()
+
+    def _may_be_constant(self, at: int, value: Fraction) -> bool:
+        """Whether a number may be one that everybody knows, although it is a result too."""
+        words = UNITS.get(value)
+        texts = (self.gold.problem, self.gold.steps[at].text)
+        return value in _ALWAYS or (words is not None and any(words.search(text) for text in texts))
 
     def _check(self, step: GoldStep, new: Mapping[int, Fraction]) -> None:
         for number, value in new.items():

@@ -10,7 +10,6 @@ only as true as the worked solution: where that is wrong before, the label is to
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from fractions import Fraction
 from random import Random
 from typing import Literal, get_args
 
-from .carry import Carried, Edit, Look, carry, look_of, sources, written
+from .carry import UNITS, Carried, Edit, Look, carry, look_of, sources, written
 from .gold import SIGNS, Equation, Gold, GoldStep, Number, Refused, numbers_in
 
 Kind = Literal["arithmetic", "operator", "quantity", "dropped_condition", "skipped_step", "copy", "unit", "premature"]
@@ -39,11 +38,6 @@ CONVERSIONS: dict[Fraction, tuple[int, ...]] = {
     }.items()
 }
 """Factors between units -> what they are mistaken for."""
-_UNIT_WORDS = re.compile(
-    r"\b(?:minutes?|hours?|days?|weeks?|months?|years?|seconds?|dozens?|cents?|inch(?:es)?|feet|foot|yards?|"
-    r"ounces?|pounds?|meters?|km|kilometers?|grams?|kilograms?|liters?|ml|percent)\b|%",
-    re.IGNORECASE,
-)
 _WORDED = {"*": "times", "/": "divided by", "+": "plus", "-": "minus"}
 
 
@@ -338,7 +332,6 @@ def _unit(gold: Gold, _: Random) -> Iterator[Proposal]:
     """A factor between units is wrong, or a percentage is taken as a plain number or a point is misplaced."""
     given = {number.value for number in numbers_in(gold.problem)}
     shares = {number.value / 100 for number in numbers_in(gold.problem) if number.percent}
-    units = _UNIT_WORDS.search(gold.problem) is not None
     for at, step, number, equation in _calculations(gold):
         for operand in equation.operands:
             if operand.number is None or operand.scale != 1 or sources(gold, at, operand.value, number):
@@ -346,7 +339,9 @@ def _unit(gold: Gold, _: Random) -> Iterator[Proposal]:
             wrong: tuple[Fraction, ...] = ()
             if operand.value in shares and operand.value < 1:
                 wrong = (operand.value * 100, operand.value * 10, operand.value / 10)
-            elif operand.value in CONVERSIONS and operand.value not in given and units and _is_product(equation):
+            elif operand.value in CONVERSIONS and operand.value not in given and _is_product(equation):
+                if not any(UNITS[operand.value].search(text) for text in (gold.problem, step.text)):
+                    continue
                 wrong = tuple(map(Fraction, CONVERSIONS[operand.value]))
             for value in wrong:
                 yield _edited(gold, "unit", Edit(at, numbers=_everywhere(step, operand.value, value)))
