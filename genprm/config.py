@@ -87,6 +87,9 @@ class BackendConfig(Section):
     send_seed: Literal["auto", "always", "never"] = "auto"
     """`openai`: `auto` sends seeds, but not to vLLM servers, whose engine dies of them on CPU; `always` for one with a
     GPU makes sampled critiques reproducible."""
+    health_seconds: float = Field(default=10.0, ge=0)
+    """`openai`: time between two checks of each server, by `genprm serve` and wherever there are several; one that does
+    not answer is left out until it does. 0 = no checks."""
     connect_seconds: float = Field(default=10.0, gt=0)
     read_seconds: float = Field(default=300.0, gt=0)
     """`openai`: how long a server may be silent."""
@@ -114,6 +117,7 @@ SPEED_ONLY = {
     "stall_seconds",
     "base_url",
     "api_key_env",
+    "health_seconds",
     "connect_seconds",
     "read_seconds",
     "total_seconds",

@@ -57,6 +57,8 @@ LAYERS = [
     {
         "critique",
         "backends.fitting",
+        "backends.endpoint",
+        "backends.checks",
         "backends.endpoints",
         "backends.pace",
         "backends.streams",

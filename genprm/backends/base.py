@@ -88,6 +88,36 @@ class Slot(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """How one server behind a backend fares."""
+
+    url: str
+    up: bool
+    """False = it did not answer, and is asked for nothing while another is up."""
+    reason: str | None
+    """Why it is not up."""
+    in_flight: int
+    requests: int
+    """Attempts so far, failed ones included."""
+    failures: int
+    answered: float | None
+    """`time.monotonic()` of its last good answer."""
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A backend whose engine is servers elsewhere, which it can keep an eye on."""
+
+    def watch(self) -> AbstractAsyncContextManager[None]:
+        """While it is open, servers are checked at intervals and connections are kept."""
+        ...
+
+    def servers(self) -> Sequence[ServerState]:
+        """How they fare."""
+        ...
+
+
 @runtime_checkable
 class Backend(Protocol):
     """An engine with one model in it."""

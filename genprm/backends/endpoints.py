@@ -22,13 +22,14 @@ import httpx
 from ..config import BackendConfig
 from ..errors import BackendUnavailable
 from ..text import shorten
+from .base import ServerState
+from .checks import Checks
+from .endpoint import Endpoint
 from .pace import Pace
 from .streams import BrokenStream, StreamedAnswer
 
 Answer = dict[str, Any]
 
-# An endpoint that failed is left alone for as long as it has failed in a row, up to this.
-MAX_REST_SECONDS = 30.0
 CONNECTIONS_A_CLIENT = 8
 ERROR_CHARS = 300
 
@@ -44,27 +45,16 @@ class Traffic:
     completion_tokens: int = 0
 
 
-@dataclass(slots=True)
-class _Endpoint:
-    url: str
-    in_flight: int = 0
-    failed_in_a_row: int = 0
-    rests_until: float = 0.0
-    """Not asked until then while another can be; it failed."""
-    held_until: float = 0.0
-    """Not asked until then at all: the server said so."""
-
-
 class Refused(BackendUnavailable):
     """An answer that will not get better by asking again."""
 
 
 class _Mendable(Exception):
-    """A fault that may mend; `after` is the server's own word on when."""
+    """A fault that may mend; `after` is the server's own word on when, `lost` says that no server was reached."""
 
-    def __init__(self, message: str, after: float | None = None):
+    def __init__(self, message: str, after: float | None = None, *, lost: bool = False):
         super().__init__(message)
-        self.after = after
+        self.after, self.lost = after, lost
 
 
 class Endpoints:
@@ -81,9 +71,10 @@ class Endpoints:
             raise BackendUnavailable("no server is given: --set backend.base_url=http://HOST:PORT/v1")
         self.config = config
         self.traffic = Traffic()
-        self._endpoints = [_Endpoint(_with_version(url)) for url in given]
+        self._endpoints = [Endpoint(url) for url in dict.fromkeys(map(_with_version, given))]
         self._pace = Pace(config.requests_per_minute, config.tokens_per_minute)
         self._clients: dict[int, list[httpx.AsyncClient]] = {}
+        self._checks: dict[int, asyncio.Task[None]] = {}
         self._turn = itertools.count()
         self._jitter = random.Random()
 
@@ -108,7 +99,7 @@ class Endpoints:
             BackendUnavailable: no attempt succeeded.
         """
 
-        async def ask(endpoint: _Endpoint) -> dict[str, Any]:
+        async def ask(endpoint: Endpoint) -> dict[str, Any]:
             response = await self._client().request("POST", endpoint.url + path, json=body, headers=self._headers())
             return _answer(response, need)
 
@@ -117,7 +108,7 @@ class Endpoints:
     async def get(self, path: str) -> dict[str, Any]:
         """Get a JSON object; see `post`."""
 
-        async def ask(endpoint: _Endpoint) -> dict[str, Any]:
+        async def ask(endpoint: Endpoint) -> dict[str, Any]:
             return _answer(await self._client().request("GET", endpoint.url + path, headers=self._headers()), None)
 
         return await self._persist(path, 0, ask)
@@ -131,7 +122,7 @@ class Endpoints:
         sent = {key: value for key, value in body.items() if key != "stop"} | {"stream": True}
         sent["stream_options"] = {"include_usage": True}
 
-        async def ask(endpoint: _Endpoint) -> dict[str, Any]:
+        async def ask(endpoint: Endpoint) -> dict[str, Any]:
             streamed = StreamedAnswer(body["stop"])
             url = endpoint.url + path
             async with self._client().stream("POST", url, json=sent, headers=self._headers()) as response:
@@ -148,19 +139,42 @@ class Endpoints:
 
     async def try_beside(self, path: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
         """Ask once for something that a server may have beside its `/v1`; None where it has not."""
-        url = self._endpoints[0].url.removesuffix("/v1") + path
+        url = self._choose().url.removesuffix("/v1") + path
         try:
             response = await self._client().request("POST", url, json=body, headers=self._headers())
             return _answer(response, None)
         except (httpx.HTTPError, BackendUnavailable, _Mendable):
             return None
 
+    def begin_checks(self, model: str) -> None:
+        """Check in this event loop, until `close`, whether the servers are well; see `checks`."""
+        loop = asyncio.get_running_loop()
+        known = self._checks.get(id(loop))
+        if self.config.health_seconds and (known is None or known.done()):
+
+            async def get(url: str) -> httpx.Response:
+                return await self._client().request("GET", url, headers=self._headers())
+
+            checks = Checks(self._endpoints, get, model, self.config.health_seconds)
+            self._checks[id(loop)] = loop.create_task(checks.run())
+
+    def states(self) -> list[ServerState]:
+        """How each server fares."""
+        return [endpoint.state() for endpoint in self._endpoints]
+
     async def close(self) -> None:
-        """Close this event loop's connections."""
-        for client in self._clients.pop(id(asyncio.get_running_loop()), []):
+        """End this event loop's checks and close its connections."""
+        loop = id(asyncio.get_running_loop())
+        checks, clients = self._checks.pop(loop, None), self._clients.pop(loop, [])
+        if checks is not None:
+            checks.cancel()
+            await asyncio.gather(checks, return_exceptions=True)
+            for endpoint in self._endpoints:
+                endpoint.down = None  # no one would take it back any more
+        for client in clients:
             await client.aclose()
 
-    async def _persist(self, path: str, tokens: int, ask: Callable[[_Endpoint], Awaitable[Answer]]) -> Answer:
+    async def _persist(self, path: str, tokens: int, ask: Callable[[Endpoint], Awaitable[Answer]]) -> Answer:
         for attempt in range(self.config.retries + 1):
             await self._pace.wait(tokens)
             await self._await_held()
@@ -174,18 +188,22 @@ class Endpoints:
                 raise Refused(f"{endpoint.url}{path}: {error}") from None
             except _Mendable as error:
                 self.traffic.failures += 1
-                self._rest(endpoint, error.after)
+                endpoint.rest(self.config.backoff_seconds, error.after)
+                if error.lost and self._checks:
+                    endpoint.down = str(error)  # the checks take it back when it answers
                 if attempt == self.config.retries:
                     tried = f"{attempt + 1} attempts" if attempt else "1 attempt"
                     raise BackendUnavailable(f"{endpoint.url}{path}: {error} (after {tried})") from None
                 await asyncio.sleep(self._pause(attempt))
             else:
-                endpoint.failed_in_a_row = 0
+                endpoint.answers()
                 return answer
         raise AssertionError("the last attempt returns or raises")
 
-    async def _once(self, endpoint: _Endpoint, ask: Callable[[_Endpoint], Awaitable[Answer]]) -> Answer:
+    async def _once(self, endpoint: Endpoint, ask: Callable[[Endpoint], Awaitable[Answer]]) -> Answer:
+        self._pool()  # made here, so that no server's time is spent on it
         endpoint.in_flight += 1
+        endpoint.requests += 1
         try:
             async with asyncio.timeout(self.config.total_seconds):
                 answer = await ask(endpoint)
@@ -196,7 +214,8 @@ class Endpoints:
         except httpx.InvalidURL as error:
             raise Refused(str(error)) from None
         except httpx.HTTPError as error:
-            raise _Mendable(f"the connection failed ({type(error).__name__}: {error})") from None
+            lost = isinstance(error, httpx.ConnectError)
+            raise _Mendable(f"the connection failed ({type(error).__name__}: {error})", lost=lost) from None
         except BrokenStream as error:
             raise _Mendable(str(error)) from None
         finally:
@@ -207,7 +226,12 @@ class Endpoints:
         return answer
 
     def _client(self) -> httpx.AsyncClient:
-        """One of this event loop's clients, in turn: connections belong to the loop that made them.
+        """One of this event loop's clients, in turn."""
+        clients = self._pool()
+        return clients[next(self._turn) % len(clients)]
+
+    def _pool(self) -> list[httpx.AsyncClient]:
+        """This event loop's clients: connections belong to the loop that made them.
 
         A client looks through all its connections for each request and for each of them counts the idle ones, so
         that one client with hundreds spends its time on that. Many small ones do not.
@@ -221,33 +245,22 @@ class Endpoints:
             self._clients[loop] = [
                 httpx.AsyncClient(timeout=timeout, limits=limits, verify=trust) for _ in range(count)
             ]
-        clients = self._clients[loop]
-        return clients[next(self._turn) % len(clients)]
+        return self._clients[loop]
 
     def _headers(self) -> dict[str, str]:
         key = os.environ.get(self.config.api_key_env, "")
         return {"Authorization": f"Bearer {key}"} if key else {}
 
-    def _choose(self) -> _Endpoint:
-        """The endpoint with the least in flight among those that do not rest; the one that rests least if all do."""
-        now = time.monotonic()
-        awake = [endpoint for endpoint in self._endpoints if endpoint.rests_until <= now]
+    def _choose(self) -> Endpoint:
+        """The endpoint with the least in flight among those that are awake; the one that rests least if none is."""
+        awake = [endpoint for endpoint in self._endpoints if endpoint.awake]
         if awake:
             return min(awake, key=lambda endpoint: endpoint.in_flight)
-        return min(self._endpoints, key=lambda endpoint: endpoint.rests_until)
-
-    def _rest(self, endpoint: _Endpoint, after: float | None) -> None:
-        endpoint.failed_in_a_row += 1
-        now = time.monotonic()
-        if after is not None:
-            endpoint.held_until = max(endpoint.held_until, now + after)
-        rest = min(self.config.backoff_seconds * 2 ** (endpoint.failed_in_a_row - 1), MAX_REST_SECONDS)
-        endpoint.rests_until = max(now + rest, endpoint.held_until)
+        return min(self._endpoints, key=lambda endpoint: (endpoint.down is not None, endpoint.rests_until))
 
     def _pause(self, attempt: int) -> float:
         """Exponential backoff with full jitter; another endpoint that is awake is asked at once."""
-        now = time.monotonic()
-        if any(endpoint.rests_until <= now for endpoint in self._endpoints):
+        if any(endpoint.awake for endpoint in self._endpoints):
             return 0.0
         most = min(self.config.backoff_seconds * 2**attempt, self.config.max_backoff_seconds)
         return self._jitter.uniform(0, most)

@@ -20,7 +20,7 @@ from ..models import MODELS, resolve
 from ..prompting import Prompt
 from ..rendering import ChatRenderer
 from ..text import neutralise
-from .base import Generation, LabelReading, Labels, SamplingParams
+from .base import Generation, LabelReading, Labels, SamplingParams, ServerState
 from .bounds import bounded_labels
 from .endpoints import Endpoints, Refused
 from .fitting import fit, fit_writing, said_by_context
@@ -135,6 +135,8 @@ class OpenAIBackend:
         """Connections stay open for as long as there is work."""
         loop = id(asyncio.get_running_loop())
         self._works[loop] = self._works.get(loop, 0) + 1
+        if len(self.endpoints.urls) > 1:
+            self.endpoints.begin_checks(self.model)
         try:
             yield
         finally:
@@ -142,6 +144,17 @@ class OpenAIBackend:
             if not self._works[loop]:
                 del self._works[loop]
                 await self.endpoints.close()
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[None]:
+        """Check the servers at intervals, however few they are; see `Watched.watch`."""
+        async with self.work():
+            self.endpoints.begin_checks(self.model)
+            yield
+
+    def servers(self) -> list[ServerState]:
+        """How the servers fare."""
+        return self.endpoints.states()
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[OpenAISlot]:

@@ -10,9 +10,11 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
+from ..backends.base import ServerState, Watched
 from ..baselines.scored import ScoredVerifier
-from ..errors import UnavailableError
+from ..errors import BackendUnavailable, UnavailableError
 from ..types import OnStep, Solution, VerificationResult
 from ..verifier import Verifier
 from .batches import Batches
@@ -40,18 +42,33 @@ class Desk:
         self._seats = asyncio.Semaphore(self._at_once)
         self._judge = Batches(verifier) if isinstance(verifier, ScoredVerifier) else verifier
         self._mean_seconds = 1.0
-        self._failed: tuple[float, str] | None = None
+        self._failed: tuple[float, UnavailableError] | None = None
+        backend = getattr(verifier, "backend", None)
+        self._watched = backend if isinstance(backend, Watched) else None
+        self._open = AsyncExitStack()
         self._stopped: asyncio.Future[None] | None = None
         meters.watch(lambda: self.admitted - self.running, lambda: self.running)
+        meters.watch_servers(self.servers)
 
     @property
     def trouble(self) -> str | None:
         """Why a request would rather go elsewhere; None = ready."""
         if self.draining:
             return "the service is shutting down"
-        if self._failed is not None and time.monotonic() - self._failed[0] < FAULT_SECONDS:
-            return self._failed[1]
-        return None
+        return self._out_of_reach() or self._recent_failure()
+
+    def servers(self) -> Sequence[ServerState]:
+        """The servers that the engine is made of; none where it runs here."""
+        return () if self._watched is None else self._watched.servers()
+
+    async def begin(self) -> None:
+        """Keep an eye on the engine's servers, if it has any, until `end`."""
+        if self._watched is not None:
+            await self._open.enter_async_context(self._watched.watch())
+
+    async def end(self) -> None:
+        """Stop doing so."""
+        await self._open.aclose()
 
     async def judge(self, solutions: Sequence[Solution], on_step: OnStep | None = None) -> list[VerificationResult]:
         """Results in the order of the solutions.
@@ -77,10 +94,13 @@ class Desk:
         """Refuse what does not fit.
 
         Raises:
-            Fault: `too_large` for more than ever fit, `queue_full` for more than fit now, `draining` at the end.
+            Fault: `too_large` for more than ever fit, `queue_full` for more than fit now, `unavailable` while no
+                server answers, `draining` at the end.
         """
         if self.draining:
             raise self.ending()
+        if (reason := self._out_of_reach()) is not None:
+            raise Fault("unavailable", reason, retry_after=5)
         if count > self.settings.queue:
             raise Fault("too_large", f"a request may hold {self.settings.queue} solutions, this one has {count}")
         if self.admitted + count > self.settings.queue:
@@ -127,7 +147,7 @@ class Desk:
                     self.running -= 1
                 seconds = time.perf_counter() - start
         except UnavailableError as error:
-            self._failed = (time.monotonic(), str(error))
+            self._failed = (time.monotonic(), error)
             raise
         except asyncio.CancelledError:
             self.meters.cancelled.inc()
@@ -137,6 +157,21 @@ class Desk:
         self.meters.solution_seconds.observe(seconds)
         self.meters.judged(result)
         return result
+
+    def _out_of_reach(self) -> str | None:
+        """Why no server can be asked at all; None where one can be, or the engine runs here."""
+        servers = self.servers()
+        if not servers or any(server.up for server in servers):
+            return None
+        return f"none of the engine's servers ({len(servers)}) answers: {servers[0].reason}"
+
+    def _recent_failure(self) -> str | None:
+        """What the newest solution failed of, if that is not long ago and no server has answered since."""
+        if self._failed is None:
+            return None
+        when, error = self._failed
+        mended = isinstance(error, BackendUnavailable) and any((s.answered or 0) > when for s in self.servers())
+        return None if mended or time.monotonic() - when >= FAULT_SECONDS else str(error)
 
     def _retry_after(self) -> int:
         """Seconds until about a seat's worth of work is done."""

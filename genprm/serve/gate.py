@@ -55,7 +55,8 @@ class Gate:
         identity = given if _GOOD_ID.fullmatch(given) else uuid.uuid4().hex
         status = 0
         notes = scope.setdefault("genprm", {})
-        scope.setdefault("state", {})["request_id"] = identity
+        known = self._known(headers.get("Authorization", ""))
+        scope.setdefault("state", {}).update(request_id=identity, known=known)
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -71,7 +72,7 @@ class Gate:
         self._desk.requests += judges
         self._desk.meters.requests_in_flight.inc()
         try:
-            refusal = self._refusal(scope["path"], headers, judges)
+            refusal = self._refusal(scope["path"], headers, judges, known)
             if refusal is not None:
                 await refusal.response()(scope, receive, answer)
             else:
@@ -92,12 +93,12 @@ class Gate:
             self._desk.meters.requests_in_flight.dec()
             self._book(scope, identity, status, time.perf_counter() - start, notes)
 
-    def _refusal(self, path: str, headers: Headers, judges: bool) -> Fault | None:
+    def _refusal(self, path: str, headers: Headers, judges: bool, known: bool) -> Fault | None:
         """Why a request goes no further; None = it does."""
         # Browsers say so when a page of another site asks: such a page must not use the judge unseen.
         if judges and headers.get("Sec-Fetch-Site", "none") not in _NO_SITE:
             return Fault("forbidden", "pages of other sites may not ask from a browser")
-        if path not in OPEN and not self._known(headers.get("Authorization", "")):
+        if path not in OPEN and not known:
             return Fault("unauthorized", "a valid bearer token is needed: Authorization: Bearer ...")
         if judges and self._desk.draining:
             return self._desk.ending()

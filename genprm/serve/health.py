@@ -6,9 +6,10 @@ Knows what the desk says of itself.
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, Response
 
@@ -42,8 +43,9 @@ def health_routes(desk: Desk, started: int) -> APIRouter:
         return JSONResponse({"status": name, "reason": desk.trouble}, status)
 
     @router.get("/health", summary="The same, with what is served and how busy it is")
-    async def health() -> Response:
-        """200 or 503 as `/health/ready`."""
+    async def health(request: Request) -> Response:
+        """200 or 503 as `/health/ready`. `servers` are those behind the engine, if it has any; their addresses are
+        shown to callers who may use the judge."""
         name, status = state()
         body: dict[str, Any] = {
             "status": name,
@@ -56,6 +58,10 @@ def health_routes(desk: Desk, started: int) -> APIRouter:
                 "places": desk.settings.queue,
             },
         }
+        shown = {"up", "reason", "in_flight", "requests", "failures"}
+        shown |= {"url"} if getattr(request.state, "known", False) else set()
+        states = [asdict(server) for server in desk.servers()]
+        body |= {"servers": [{key: value for key, value in state.items() if key in shown} for state in states]}
         return JSONResponse(body, status)
 
     @router.get("/metrics", summary="Figures for Prometheus", responses={200: {"content": {"text/plain": {}}}})

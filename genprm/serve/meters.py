@@ -5,10 +5,13 @@ Knows names and labels. Each service has a registry of its own, so that several 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
+from ..backends.base import ServerState
 from ..types import Ballot, VerificationResult
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -61,6 +64,10 @@ class Meters:
         self._queue.set_function(waiting)
         self._running.set_function(running)
 
+    def watch_servers(self, servers: Callable[[], Sequence[ServerState]]) -> None:
+        """Read the servers' state whenever the figures are asked for."""
+        self._registry.register(_Servers(servers))
+
     def judged(self, result: VerificationResult) -> None:
         """Count one judged solution."""
         self.solutions.inc()
@@ -77,3 +84,24 @@ class Meters:
     def text(self) -> bytes:
         """All figures in the text format."""
         return generate_latest(self._registry)
+
+
+class _Servers(Collector):
+    """Figures of the servers behind the engine, where there are some."""
+
+    def __init__(self, servers: Callable[[], Sequence[ServerState]]):
+        self._servers = servers
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        up = GaugeMetricFamily("genprm_server_up", "1 = the server answers, 0 = it is left out.", labels=["server"])
+        busy = GaugeMetricFamily("genprm_server_in_flight", "Calls under way at the server.", labels=["server"])
+        asked = CounterMetricFamily("genprm_server_requests", "Calls of the server.", labels=["server"])
+        failed = CounterMetricFamily("genprm_server_failures", "Calls of the server that failed.", labels=["server"])
+        servers = self._servers()
+        for server in servers:
+            up.add_metric([server.url], float(server.up))
+            busy.add_metric([server.url], server.in_flight)
+            asked.add_metric([server.url], server.requests)
+            failed.add_metric([server.url], server.failures)
+        if servers:
+            yield from (up, busy, asked, failed)

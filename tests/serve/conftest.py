@@ -21,11 +21,13 @@ __all__ = ["browser", "chromium"]
 
 
 class Running:
-    """`genprm serve` with the scripted judge on a free port."""
+    """`genprm serve`, with the scripted judge unless told otherwise, on a free port."""
 
-    def __init__(self, *overrides: str, key: str | None = None, options: tuple[str, ...] = ()):
+    def __init__(
+        self, *overrides: str, key: str | None = None, options: tuple[str, ...] = (), config: str = "scripted"
+    ):
         words = [word for override in overrides for word in ("--set", override)]
-        command = [sys.executable, "-m", "genprm.cli", "serve", "--config", "scripted", "--port", "0", *words, *options]
+        command = [sys.executable, "-m", "genprm.cli", "serve", "--config", config, "--port", "0", *words, *options]
         env = {name: value for name, value in os.environ.items() if name != "GENPRM_API_KEY"}
         if key is not None:
             env["GENPRM_API_KEY"] = key
