@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from ..aggregate import aggregate
-from .stats import RESAMPLES, bootstrap
+from .stats import RESAMPLES, bootstrap, paired
 
 AGGREGATIONS = ("min", "product", "mean", "last")
 MAX_SUBSETS = 200
@@ -56,11 +56,12 @@ def metrics(problems: Sequence[Problem], *, seed: int = 0, resamples: int = RESA
         resamples: of the bootstrap.
 
     Returns:
-        `methods`: name -> N -> {accuracy, ci}; accuracies in [0, 1].
+        `methods`: name -> N -> {accuracy, ci}; accuracies in [0, 1]. `paired`: this program's picks from whole pools
+        against all others on the same problems: name -> other's name -> {difference, ci, p}.
     """
     pool = min((len(problem) for problem in problems), default=0)
     if not pool:
-        return {"n_problems": 0, "candidates": 0, "methods": {}}
+        return {"n_problems": 0, "candidates": 0, "methods": {}, "paired": {}}
     scorers = dict.fromkeys(name for problem in problems for candidate in problem for name in candidate.step_scores)
     methods: dict[str, dict[str, Any]] = {}
     for name in methods_of(list(scorers)):
@@ -74,6 +75,7 @@ def metrics(problems: Sequence[Problem], *, seed: int = 0, resamples: int = RESA
         "candidates": pool,
         "dropped_candidates": sum(len(problem) - pool for problem in problems),
         "methods": methods,
+        "paired": _paired([problem[:pool] for problem in problems], list(methods), seed, resamples),
         "unscored_candidates": {
             name: sum(
                 _score(candidate, name, "min") is None for problem in problems for candidate in problem[:pool]
@@ -81,6 +83,20 @@ def metrics(problems: Sequence[Problem], *, seed: int = 0, resamples: int = RESA
             for name in scorers
         },
     }  # fmt: skip
+
+
+def _paired(problems: Sequence[Problem], names: Sequence[str], seed: int, resamples: int) -> dict[str, Any]:
+    shares = {name: [picked(problem, name) for problem in problems] for name in names}
+    ours = [name for name in names if name.rpartition(" (")[0] in (OURS, PROGRAMS, JOINT)]
+    return {
+        mine: {
+            other: found._asdict()
+            for other in names
+            if other not in ours
+            and (found := paired(shares[mine], shares[other], seed=seed, resamples=resamples)) is not None
+        }
+        for mine in ours
+    }
 
 
 def methods_of(scorers: Sequence[str]) -> list[str]:

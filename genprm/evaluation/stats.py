@@ -73,6 +73,35 @@ def bootstrap(
     return Interval(value, float(low), float(high))
 
 
+class Paired(NamedTuple):
+    """How much better one way is than another on the same rows."""
+
+    difference: float
+    """Mean of a - b."""
+    ci: list[float | None]
+    """95 %, from resampling rows."""
+    p: float
+    """Two-sided: how often chance alone makes a difference as large."""
+
+
+def paired(a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES) -> Paired | None:
+    """Compare two ways on the same rows; None without rows.
+
+    The interval is a bootstrap over rows, the p-value that of a sign-flip permutation test (Good 2005, section 3.2):
+    under the null hypothesis each row's difference may as well have the other sign.
+    """
+    import numpy as np
+
+    if not len(a):
+        return None
+    gaps = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
+    interval = bootstrap(len(gaps), lambda at: float(gaps[at].mean()), seed=seed, resamples=resamples)
+    signs = np.random.default_rng(seed).choice((-1.0, 1.0), size=(10 * resamples, len(gaps)))
+    observed = abs(gaps.sum())
+    as_large = int((np.abs(signs @ gaps) >= observed - 1e-9).sum())
+    return Paired(float(gaps.mean()), interval.as_list(), (as_large + 1) / (10 * resamples + 1))
+
+
 def auroc(truths: Sequence[int] | np.ndarray, scores: Sequence[float] | np.ndarray) -> float | None:
     """Chance that a right step gets a higher reward than a wrong one; None where one kind is missing."""
     import numpy as np

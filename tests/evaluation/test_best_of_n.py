@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from genprm.evaluation.best_of_n import OURS, Candidate, methods_of, metrics, picked, sizes
+from genprm.evaluation.best_of_n import AGGREGATIONS, OURS, Candidate, methods_of, metrics, picked, sizes
 
 
 def candidate(correct, answer, *rewards, **others):
@@ -102,3 +102,16 @@ def test_a_factor_multiplies_the_aggregated_score_and_an_unknown_one_leaves_none
     ]
     assert picked(pool, "joint (min)") == 1.0
     assert picked(pool[1:], "joint (min)") == 0.0
+
+
+def test_picks_are_compared_on_the_same_problems():
+    won = [candidate(True, "1", 0.9, other=[0.1]), candidate(False, "2", 0.1, other=[0.9])]
+    even = [candidate(True, "1", 0.9, other=[0.9]), candidate(False, "2", 0.1, other=[0.1])]
+    found = metrics([won, won, won, even], resamples=500)["paired"]
+    against = found[f"{OURS} (min)"]["other (last)"]
+    assert against["difference"] == pytest.approx(0.75)
+    # Three problems differ, each by one: all three signs agree in 2 of 8 ways.
+    assert against["p"] == pytest.approx(0.25, abs=0.03)
+    assert against["ci"][0] < 0.75 < against["ci"][1]
+    assert set(found) == {f"{OURS} ({how}{vote})" for how in AGGREGATIONS for vote in ("", ", weighted vote")}
+    assert found[f"{OURS} (min)"]["oracle"] == {"difference": 0.0, "ci": [0.0, 0.0], "p": 1.0}
