@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .build import load
+    from . import search
+    from .build import load, load_policy, load_search
     from .config import Config, load_config
     from .errors import GenPRMError
     from .records import read_solutions
@@ -26,17 +27,21 @@ _EXPORTS = {
     "VerificationResult": "types",
     "load": "build",
     "load_config": "config",
+    "load_policy": "build",
+    "load_search": "build",
     "read_solutions": "records",
     "segment": "segment",
 }
 
 __all__ = ["Config", "GenPRM", "GenPRMError", "Solution", "VerificationResult", "load", "load_config"]
-__all__ += ["read_solutions", "segment"]
+__all__ += ["load_policy", "load_search", "read_solutions", "search", "segment"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         return getattr(import_module(f".{_EXPORTS[name]}", __name__), name)
+    if name == "search":
+        return import_module(".search", __name__)
     if name == "__version__":
         # Read when asked for: importlib.metadata alone takes longer to import than this package.
         return import_module("importlib.metadata").version("genprm")

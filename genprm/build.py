@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .backends.base import Backend
 from .baselines.scored import ScoredVerifier, Scorer
 from .cache import VerdictCache
 from .calibration import Calibration, load_calibration
-from .config import Config, load_config
+from .config import CacheConfig, Config, load_config
 from .errors import ConfigError
 from .models import resolve
 from .policy import Policy
 from .prompting import Protocol, load_protocol
 from .sandbox import open_sandbox
+from .search import Searcher
 from .types import ProtocolRef
 from .verifier import GenPRM, Verifier
 
@@ -168,6 +170,35 @@ def load_policy(
     except BaseException:
         backend.close()
         raise
+
+
+def load_search(
+    config: Config | str = "default", *, overrides: Iterable[str] = (), say: Say = lambda _: None
+) -> Searcher:
+    """A policy and a judge that solve problems together.
+
+    Every critique is remembered, in the verdict cache where one is enabled, else for as long as this object lives; and
+    no step is left out after an error, since a search weighs what it already has.
+
+    Args:
+        config: a shipped config's name, a YAML file's path, or a `Config`; its sections `policy` and `search` count.
+        overrides: `a.b=c` settings on top of it.
+        say: told in a few words what takes long.
+
+    Raises:
+        ConfigError, ProtocolError: the settings are wrong.
+        ModelUnavailable, BackendUnavailable, SandboxUnavailable: a part cannot be had.
+    """
+    settings = load_config(config, overrides) if isinstance(config, str) else config
+    update: dict[str, Any] = {"verify": settings.verify.model_copy(update={"early_stop": False})}
+    if not settings.cache.enabled:
+        update["cache"] = CacheConfig(enabled=True, path=":memory:")
+    settings = settings.model_copy(update=update)
+    with ExitStack() as made:
+        judge = made.enter_context(load(settings, say=say))
+        policy = load_policy(settings, getattr(judge, "backend", None), say=say)
+        made.pop_all()  # the searcher closes them from here on
+    return Searcher(policy, judge, settings.search)
 
 
 def make_backend(config: Config, say: Say = lambda _: None) -> Backend:

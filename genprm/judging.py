@@ -99,9 +99,7 @@ class Judge:
 
     # ------------------------------------------------------------------ layouts
 
-    async def _independent(
-        self, solution: Solution, cost: Cost, told: OnStep, first: int = 0
-    ) -> list[StepJudgment]:
+    async def _independent(self, solution: Solution, cost: Cost, told: OnStep, first: int = 0) -> list[StepJudgment]:
         digests = prefix_digests(solution)
         rendered = [self.protocol.render_step(text, index) for index, text in enumerate(solution.steps)]
 

@@ -26,6 +26,8 @@ LAYERS = [
         "outcome",
         "answer_worker",
         "output",
+        "digests",
+        "places",
         "calibration",
     },
     {
@@ -77,8 +79,10 @@ LAYERS = [
     {"verifier", "baselines"},
     {"report"},
     {"evaluation"},
+    {"search"},
     {"serve", "client"},
     {"build"},
+    {"bulk"},
     {"integrations"},
     {"distill"},
     {"bench"},
@@ -88,7 +92,7 @@ LAYERS = [
 ALLOWED = {("config", "sandbox.limits")}
 HEAVY = {
     *("torch", "transformers", "vllm", "trl", "datasets", "outlines", "sympy", "math_verify", "numpy", "rich.table"),
-    *("matplotlib", "sklearn", "pyarrow"),
+    *("matplotlib", "sklearn", "pyarrow", "ray", "fsspec"),
 }
 
 

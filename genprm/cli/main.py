@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ..errors import GenPRMError
-from . import bench, cache, calibrate, config, distill, eval, filter, models, sandbox, serve, verify
+from . import bench, cache, calibrate, config, distill, eval, filter, models, sandbox, search, serve, verify
 
 # Every option is also an environment variable: GENPRM_<COMMAND>_<OPTION>.
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.command("verify")(verify.verify)
 app.add_typer(eval.app, name="eval")
 app.add_typer(distill.app, name="distill")
 app.command("serve")(serve.serve)
+app.command("search")(search.search)
 app.command("filter")(filter.filter_)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(config.app, name="config")
