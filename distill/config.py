@@ -11,12 +11,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ..config import Config, Section, load_config, load_settings
 from ..errors import ConfigError
 
 StageName = Literal["sample", "label", "critique", "filter", "format", "train", "evaluate"]
+SourceName = Literal["policy", "perturb", "gold", "file"]
+MethodName = Literal["mc_soft", "mc_hard", "rpe", "binary_search", "gold", "construction", "outcome", "programs"]
 STAGES: tuple[StageName, ...] = get_args(StageName)
 """In the order in which they run; each reads the rows of the one before it."""
 
@@ -72,6 +74,7 @@ class StageConfig(Section):
 class SampleConfig(StageConfig):
     """Stage `sample`: solutions to judge, from a policy, by perturbing right solutions, or from files."""
 
+    no_result: ClassVar[frozenset[str]] = frozenset({"cost", "in_flight"})
     cost: Cost = Cost(rows=4, tokens=600, tokens_per_second=100)
     inputs: tuple[str, ...] = ()
     """Files of problems (JSON, JSON Lines, Parquet), hub ids, or `shipped:NAME`."""
@@ -81,39 +84,90 @@ class SampleConfig(StageConfig):
     """Of a hub id."""
     limit: int | None = Field(default=None, ge=1)
     """The first so many problems."""
-    sources: tuple[Literal["policy", "perturb", "gold", "file"], ...] = ("gold", "perturb")
-    """Where solutions come from."""
-    candidates: int = Field(default=8, ge=1)
+    sources: tuple[SourceName, ...] = ("gold", "perturb")
+    """Where solutions come from: `policy` = written by the model that `policy` names, with that config's sampling and
+    limits; `gold` = the worked solution of the input; `perturb` = made from it with one error; `file` = the input's own
+    steps."""
+    max_samples: int = Field(default=8, ge=1)
     """`policy`: the most solutions drawn for a problem."""
     want_right: int = Field(default=1, ge=0)
     """`policy`: stop once so many are right ..."""
     want_wrong: int = Field(default=1, ge=0)
-    """... and so many are wrong."""
+    """... and so many are wrong; further ones are not kept."""
     per_problem: int = Field(default=2, ge=0)
-    """`perturb`: wrong solutions made of each right one."""
-    max_steps: int = Field(default=16, ge=1)
-    """`policy`: a solution that needs more steps is rejected."""
-    max_tokens: int = Field(default=512, ge=1)
-    """`policy`: bound on one solution."""
-    temperature: float = Field(default=0.8, ge=0)
-    top_p: float = Field(default=0.95, gt=0, le=1)
+    """`perturb`: wrong solutions made of each right one, each of another kind."""
+    kinds: dict[str, float] = Field(
+        default_factory=lambda: {
+            "arithmetic": 1.0,
+            "operator": 1.0,
+            "quantity": 2.0,
+            "dropped_condition": 2.0,
+            "skipped_step": 1.5,
+            "copy": 1.0,
+            "unit": 2.0,
+            "premature": 0.7,
+        }
+    )
+    """`perturb`: kinds of errors and how readily each is tried; misreadings, rarer to find room for and the commonest
+    errors of today's models, come first."""
+    in_flight: int = Field(default=64, ge=1)
+    """Problems that are worked on at once."""
+
+    @field_validator("kinds")
+    @classmethod
+    def _known_kinds(cls, value: dict[str, float]) -> dict[str, float]:
+        from .perturb import KINDS
+
+        for kind, weight in value.items():
+            if kind not in KINDS:
+                raise ValueError(f"there is no kind {kind!r}: the kinds are {', '.join(KINDS)}")
+            if weight < 0:
+                raise ValueError(f"the weight of {kind!r} must be 0 or more")
+        return value
 
 
 class LabelConfig(StageConfig):
     """Stage `label`: which steps of a solution are wrong."""
 
+    no_result: ClassVar[frozenset[str]] = frozenset({"cost", "in_flight"})
     cost: Cost = Cost(rows=1, tokens=4000, tokens_per_second=100)
-    method: Literal["auto", "mc_soft", "mc_hard", "rpe", "binary_search", "gold", "outcome", "known"] = "auto"
-    """`auto`: the label known by construction or by hand where there is one, else `rollout_method`."""
+    method: Literal["auto"] | MethodName = "auto"
+    """`auto`: the label known by construction or by hand where there is one, else `rollout_method`. The others:
+    `mc_soft`, `mc_hard`, `rpe`, `binary_search` by rollouts; `gold` = by hand; `construction` = of perturbed rows;
+    `outcome` = the last step by the final answer; `programs` = the first step that no program which reaches the
+    reference answer supports."""
     rollout_method: Literal["mc_soft", "mc_hard", "rpe", "binary_search"] = "rpe"
+    agree_with: MethodName | None = None
+    """A second method: rows on whose first error the two disagree, or on which it is silent, are rejected."""
     rpe_threshold: float = Field(default=0.8, gt=0)
     soft_threshold: float = Field(default=0.5, gt=0, le=1)
     """`mc_soft`: a step is right where MC(t) is at least this."""
     rollouts: tuple[tuple[float, int], ...] = ((0.1, 128), (0.9, 64), (1.01, 32))
     """[pass rate below, K]: how many completions are drawn from each prefix, by the pass rate on the problem."""
-    max_tokens: int = Field(default=512, ge=1)
-    temperature: float = Field(default=0.8, ge=0)
-    top_p: float = Field(default=0.95, gt=0, le=1)
+    first_rollouts: int = Field(default=16, ge=1)
+    """Completions of the problem alone from which the pass rate is first estimated."""
+    wave: int = Field(default=8, ge=1)
+    """Completions drawn at once; each further wave of a prefix is as large as all before it."""
+    stop_bound: float | None = Field(default=0.02, gt=0, lt=1)
+    """Stop the rollouts of a prefix once the chance that all K would give its step another label is at most this;
+    None = only where it can no longer change."""
+    exact: bool = False
+    """Always draw all K from every prefix, for the values themselves."""
+    after_error: bool = False
+    """Roll out prefixes behind the first wrong step too; their labels add nothing to the first error."""
+    programs: int = Field(default=6, ge=1)
+    """`programs`: how many are written for a problem, by the model that `policy` names."""
+    in_flight: int = Field(default=16, ge=1)
+    """Solutions that are worked on at once."""
+
+    @field_validator("rollouts")
+    @classmethod
+    def _rising(cls, value: tuple[tuple[float, int], ...]) -> tuple[tuple[float, int], ...]:
+        if not value or any(count < 1 for _, count in value):
+            raise ValueError("needs pairs of a pass rate and a number of rollouts, at least 1")
+        if [rate for rate, _ in value] != sorted({rate for rate, _ in value}):
+            raise ValueError("needs rising pass rates")
+        return value
 
 
 class CritiqueConfig(StageConfig):

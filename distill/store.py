@@ -18,13 +18,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from ..errors import UsageError
+from ..errors import UnavailableError, UsageError
 
 ROWS, REJECTED, MANIFEST = "rows.jsonl", "rejected.jsonl", "manifest.json"
 SYNC_ROWS = 64
@@ -109,7 +110,8 @@ class Store:
         """Append one row; a kill right after loses nothing.
 
         Raises:
-            UsageError: the row's id is there already, or the disk takes no more.
+            UsageError: the row's id is there already.
+            UnavailableError: the disk takes no more; the file ends with the row before it.
         """
         identity = row["id"]
         self._claim(identity)
@@ -120,21 +122,27 @@ class Store:
         """Append one rejected row with its reason, a short fixed phrase that is counted; details go into `more`.
 
         Raises:
-            UsageError: the id is there already, or the disk takes no more.
+            UsageError: the id is there already.
+            UnavailableError: the disk takes no more; the file ends with the row before it.
         """
         self._claim(identity)
         self._append(self._rejections, {"id": identity, "reason": reason, **more})
         self._take_rejection(identity, reason)
 
-    def _append(self, file: BinaryIO, row: Row) -> None:
+    def _append(self, file: FileIO, row: Row) -> None:
+        line, end, written = encode(row), file.tell(), 0
         try:
-            file.write(encode(row))
-            file.flush()
-            self._unsynced += 1
-            if self._unsynced >= SYNC_ROWS or time.monotonic() - self._synced > SYNC_SECONDS:
-                self.sync()
+            while written < len(line):
+                written += file.write(line[written:]) or 0
         except OSError as error:
-            raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from None
+            file.truncate(end)
+            raise UnavailableError(
+                f"{self.folder} cannot be written: {error.strerror}; all rows before are there, and the same command "
+                "goes on from there"
+            ) from None
+        self._unsynced += 1
+        if self._unsynced >= SYNC_ROWS or time.monotonic() - self._synced > SYNC_SECONDS:
+            self.sync()
 
     def sync(self) -> None:
         """Bring everything to the disk, the manifest's counts too."""
@@ -145,7 +153,6 @@ class Store:
 
     def rows(self) -> Iterator[Row]:
         """The rows that it holds now, in the order of the file."""
-        self._rows.flush()
         return read_rows(self.folder)
 
     def reset(self) -> None:
@@ -217,13 +224,13 @@ def natural(identity: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), part) if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", identity) if part]
 
 
-def read_rows(folder: Path) -> Iterator[Row]:
-    """The rows of a stage's folder, one after another.
+def read_rows(folder: Path, name: str = ROWS) -> Iterator[Row]:
+    """The rows of a stage's folder, one after another; `name` = `REJECTED` for the rejected ones.
 
     Raises:
         UsageError: there are none, or a line is broken.
     """
-    path = folder / ROWS
+    path = folder / name
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -260,7 +267,7 @@ def replace_file(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a file, given whole or in pieces, so that a reader, or a kill, finds the old one or the new one.
 
     Raises:
-        UsageError: it cannot be written.
+        UnavailableError: it cannot be written.
     """
     part = path.with_name(path.name + ".part")
     try:
@@ -270,7 +277,7 @@ def replace_file(path: Path, data: bytes | Iterable[bytes]) -> None:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+        raise UnavailableError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def sha256_file(path: Path) -> str:
@@ -365,9 +372,10 @@ def _whole(path: Path) -> Iterator[tuple[str, str, bytes]]:
                 raise UsageError(f"{path}:{number}: this is no row of a distillation stage; nothing was changed")
 
 
-def _open(path: Path, end: int | None) -> BinaryIO:
+def _open(path: Path, end: int | None) -> FileIO:
     try:
-        file = path.open("r+b" if path.exists() else "w+b")
+        # Unbuffered: what cannot be written now must not be tried again when the file is closed.
+        file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         if end is not None:
             file.truncate(end)
         file.seek(0, os.SEEK_END)
