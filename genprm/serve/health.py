@@ -15,6 +15,11 @@ from starlette.responses import JSONResponse, Response
 
 from .desk import Desk
 from .native import model_card
+from .schema import ERRORS
+
+UNREADY: dict[int | str, dict[str, Any]] = {
+    503: {"description": "The engine is unavailable, or the service is ending."}
+}
 
 
 def health_routes(desk: Desk, started: int) -> APIRouter:
@@ -36,13 +41,13 @@ def health_routes(desk: Desk, started: int) -> APIRouter:
         """200 as long as it does."""
         return {"status": "live"}
 
-    @router.get("/health/ready", summary="Would a request be judged now?")
+    @router.get("/health/ready", summary="Would a request be judged now?", responses=UNREADY)
     async def ready() -> Response:
         """200, or 503 with the reason while the engine is unavailable or the service is shutting down."""
         name, status = state()
         return JSONResponse({"status": name, "reason": desk.trouble}, status)
 
-    @router.get("/health", summary="The same, with what is served and how busy it is")
+    @router.get("/health", summary="The same, with what is served and how busy it is", responses=UNREADY)
     async def health(request: Request) -> Response:
         """200 or 503 as `/health/ready`. `servers` are those behind the engine, if it has any; their addresses are
         shown to callers who may use the judge."""
@@ -64,7 +69,9 @@ def health_routes(desk: Desk, started: int) -> APIRouter:
         body |= {"servers": [{key: value for key, value in state.items() if key in shown} for state in states]}
         return JSONResponse(body, status)
 
-    @router.get("/metrics", summary="Figures for Prometheus", responses={200: {"content": {"text/plain": {}}}})
+    @router.get(
+        "/metrics", summary="Figures for Prometheus", responses={200: {"content": {"text/plain": {}}}, 401: ERRORS[401]}
+    )
     async def metrics() -> Response:
         """Requests, queue, tokens, executed code, cache hits and times."""
         return Response(desk.meters.text(), media_type=CONTENT_TYPE_LATEST)

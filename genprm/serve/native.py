@@ -75,7 +75,7 @@ def native_routes(desk: Desk, started: int) -> APIRouter:
         call.note([solution])
         return EventStream(call, lambda send: _tell(desk, solution, send))
 
-    @router.get("/v1/models", summary="What judges")
+    @router.get("/v1/models", summary="What judges", responses={401: ERRORS[401]})
     async def models() -> dict[str, Any]:
         """The one model that is served, with the protocol by which it judges."""
         return {"object": "list", "data": [model_card(desk, started)]}

@@ -123,8 +123,10 @@ def body(shape: type[Shape], *, many: bool = False) -> dict[str, Any]:
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorOut, "description": "The body is no JSON."},
+    400: {"model": ErrorOut, "description": "The body is no JSON, or a header cannot be read."},
     401: {"model": ErrorOut, "description": "The bearer token is missing or wrong."},
+    403: {"model": ErrorOut, "description": "A browser asks for a page of another site."},
+    408: {"model": ErrorOut, "description": "The body did not arrive in time."},
     413: {"model": ErrorOut, "description": "The request is too large."},
     422: {"model": ErrorOut, "description": "The request cannot be judged; `field` says what is wrong."},
     429: {"model": ErrorOut, "description": "The queue is full; `Retry-After` says when to ask again."},
