@@ -7,6 +7,7 @@ be compared is None, never wrong.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,14 @@ from typing import Self
 
 from ..outcome import compare, extract_answer
 
+_MARKER = re.compile(r"^\s*(?:[#*]+\s*)?step\s*\d+\s*[:.)]?", re.IGNORECASE)
 MAX_KEPT = 50_000
 """Comparisons that are remembered."""
+
+
+def stated_answer(steps: Sequence[str]) -> str | None:
+    """The final answer that steps state; the number in a marker such as `Step 3:` is none."""
+    return extract_answer("\n".join(_MARKER.sub("", step) for step in steps))
 
 
 class Grader:
@@ -29,7 +36,7 @@ class Grader:
 
     async def solution(self, steps: Sequence[str], reference: str | None) -> tuple[str | None, bool | None]:
         """The answer that steps state, and whether it is the reference."""
-        answer = extract_answer("\n".join(steps))
+        answer = stated_answer(steps)
         return answer, await self.answer(answer, reference)
 
     async def answer(self, answer: str | None, reference: str | None) -> bool | None:

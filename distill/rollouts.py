@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..outcome import extract_answer
 from ..policy import Draft
 from .config import LabelConfig
-from .grading import Grader
+from .grading import Grader, stated_answer
 from .rules import Question, monte_carlo, rollout_count
 from .store import row_seed
 
@@ -122,7 +121,7 @@ class Roller:
         # By the text of the prefix, not by the row: the same prefix of two solutions gives the same rollouts.
         seed = row_seed(self._seed, "rollout", problem, *steps, len(point.answers))
         drafts = await self._policy.complete(problem, steps, n=count, seed=seed)
-        answers = [extract_answer("\n".join(draft.steps)) if draft.finished else None for draft in drafts]
+        answers = [stated_answer(draft.steps) if draft.finished else None for draft in drafts]
         for draft, answer in zip(drafts, answers, strict=True):
             verdict = await self._grader.answer(answer, reference)
             point.answers.append(answer)

@@ -86,7 +86,7 @@ def rpe_labels(
     lost = False
     for share, progress in zip(shares, relative_progress(shares, pass_rate), strict=True):
         lost = lost or share == 0
-        labels.append(False if lost else None if progress is None else progress >= threshold)
+        labels.append(False if lost else None if progress is None else progress >= threshold - 1e-9)
     return labels
 
 

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from random import Random
 from typing import Any
 
-from ..outcome import extract_answer
 from ..policy import Draft, Policy
 from ..records import Rejected
 from ..types import Solution
@@ -24,7 +23,7 @@ from .carry import carry, look_of
 from .config import DistillConfig
 from .crowd import each
 from .gold import Gold, Refused, read_gold, read_number
-from .grading import Grader
+from .grading import Grader, stated_answer
 from .inputs import Input, read_inputs
 from .job import Job
 from .perturb import Kind, Perturbed, final_text, perturb
@@ -285,7 +284,7 @@ def as_solution(row: Row) -> Solution:
 
 def _check_read_back(steps: tuple[str, ...], wrong: Perturbed) -> None:
     """The final answer that others will read from the text must be the one that was meant."""
-    answer = extract_answer("\n".join(steps))
+    answer = stated_answer(steps)
     try:
         read = None if answer is None else read_number(answer.replace("{,}", ","))
     except ValueError:
