@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from .errors import ConfigError
 from .sandbox.limits import Limits
@@ -347,6 +347,45 @@ class SearchConfig(Section):
     """Problems that are searched at once."""
 
 
+class ActorsConfig(Section):
+    """How many workers of a bulk run there may be."""
+
+    min: int = Field(default=1, ge=1)
+    """Workers that are started at once; the run waits until the cluster has room for one."""
+    max: int = Field(default=2, ge=1)
+    """Workers that are started while rows wait and the cluster has room."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min is {self.min}, more than max, {self.max}")
+        return self
+
+
+class RayConfig(Section):
+    """A bulk run on Ray (`--engine ray`): workers that hold an engine and a sandbox each."""
+
+    address: str | None = None
+    """`auto`, `HOST:PORT` or `ray://HOST:PORT`; None = the cluster that RAY_ADDRESS names, else one on this machine."""
+    actors: ActorsConfig = ActorsConfig()
+    cpus: float = Field(default=1.0, ge=0)
+    """Cores that each worker takes in Ray's books; parts of one are allowed."""
+    gpus: float | None = Field(default=None, ge=0)
+    """GPUs of each worker; parts of one let several share it. None = `backend.tensor_parallel` x
+    `backend.pipeline_parallel` for `vllm`, 0 for engines elsewhere, and 1 for `transformers` on `cuda`."""
+    batch_size: int = Field(default=16, ge=1)
+    """Rows that travel together: what a worker is given at a time, and what a Parquet file holds."""
+    batches_in_flight: int = Field(default=2, ge=1)
+    """Batches that a worker judges at once, so that its engine is not idle at the end of one."""
+    max_attempts: int = Field(default=3, ge=1)
+    """How often a row may fail, or end the process that judges it, before it is listed as failed."""
+    object_store_mb: int | None = Field(default=None, ge=76)
+    """Shared memory of a cluster that is started here, in 2**20 bytes; None = Ray's own choice."""
+    environment: tuple[str, ...] = ("GENPRM_CACHE", "GENPRM_OFFLINE", "HF_HOME", "HF_HUB_OFFLINE")
+    """Environment variables that workers get from the driver where they are set. Ray shows them to whoever may look at
+    the cluster: keys belong in the nodes' own environment."""
+
+
 class ModelCard(Section):
     """What a config says of the model it names."""
 
@@ -372,6 +411,7 @@ class Config(Section):
     serve: ServeConfig = ServeConfig()
     policy: PolicyConfig = PolicyConfig()
     search: SearchConfig = SearchConfig()
+    ray: RayConfig = RayConfig()
 
     def digest(self) -> str:
         """sha256 over every setting that can change a result; where and how fast it runs does not count.
@@ -399,6 +439,7 @@ class Config(Section):
             "serve": True,
             "policy": True,
             "search": True,
+            "ray": True,
             **({"baseline": True} if self.verify.judge == "generative" else {}),
         }
         return self.model_dump(mode="json", exclude={**speed, **without})

@@ -1,7 +1,7 @@
-"""Reading solution files: JSON, JSON Lines or standard input, a row at a time.
+"""Reading solution files: JSON, JSON Lines, Parquet or standard input, a row at a time.
 
-Knows what a valid record is, and ids; jsonrows.py knows the files' syntax and formats.py the published formats. JSON
-Lines are streamed: memory grows by the ids only.
+Knows what a valid record is, and ids; jsonrows.py and places.py know files, formats.py the published formats. JSON
+Lines and Parquet are streamed: memory grows by about 40 bytes a row, for its id.
 
 Two kinds of fault are kept apart. A file that cannot be used at all raises `InputError`. A bad row is yielded as
 `Rejected` in its place among the solutions, so that a long run goes on without it and can list it.
@@ -24,9 +24,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from .digests import DigestMap
 from .errors import InputError
 from .formats import FORMATS, Format, draft, kind_of, recognise, shown
-from .jsonrows import JsonRow, json_rows
+from .jsonrows import JsonRow
+from .places import is_remote, open_input, rows_of
 from .segment import segment
 from .types import Solution
 
@@ -71,7 +73,7 @@ def read_solutions(
     `idx` for several solutions of one problem: the second becomes `IDX#2`.
 
     Args:
-        paths: Files, or `-` for standard input.
+        paths: Files, addresses such as `s3://bucket/rows.jsonl`, or `-` for standard input.
         format: The rows' format; `auto` recognises each row by its fields.
         limit: Stop after this many rows, rejected ones counted, over all files together.
         stdin: What `-` reads; the process's standard input if not given.
@@ -107,7 +109,7 @@ def read_files(
 
 
 def _check_path(name: str) -> None:
-    if name == "-":
+    if name == "-" or is_remote(name):
         return
     if "\0" in name:
         raise InputError("is not a file name", file=repr(name))
@@ -128,18 +130,18 @@ def _read(
     names: list[str], format: Format, limit: int | None, stdin: BinaryIO | None
 ) -> Iterator[tuple[str, Solution | Rejected]]:
     stems = ["stdin" if name == "-" else Path(name).stem for name in names]
-    seen: dict[str, dict[str, int]] = {}
+    seen: dict[str, DigestMap] = {}
     left = limit
     for name, stem in zip(names, stems, strict=True):
         if left == 0:
             return
         file = "<stdin>" if name == "-" else name
         prefix = "" if len(names) == 1 else f"{stem if stems.count(stem) == 1 else file}:"
-        seen[file] = {}
+        seen[file] = DigestMap()
         repeats: Counter[str] = Counter()
         try:
             with _open(name, stdin) as stream:
-                for position, row in enumerate(islice(json_rows(stream, file), left)):
+                for position, row in enumerate(islice(rows_of(stream, file), left)):
                     left = None if left is None else left - 1
                     try:
                         solution = _solution(row, format, f"{prefix}{position}")
@@ -160,7 +162,7 @@ def _read(
 def _open(name: str, stdin: BinaryIO | None) -> AbstractContextManager[BinaryIO]:
     if name == "-":
         return nullcontext(stdin if stdin is not None else sys.stdin.buffer)
-    return Path(name).open("rb")
+    return open_input(name)
 
 
 def _solution(row: JsonRow, format: Format, default_id: str) -> Solution:
@@ -169,10 +171,10 @@ def _solution(row: JsonRow, format: Format, default_id: str) -> Solution:
     return parse_record(row.value, default_id=default_id, format=format)
 
 
-def _remember(id: str, row: JsonRow, file: str, seen: dict[str, dict[str, int]]) -> None:
+def _remember(id: str, row: JsonRow, file: str, seen: dict[str, DigestMap]) -> None:
     for other, ids in seen.items():
-        if id in ids:
-            raise InputError(f"{shown(id)} is used before, at {other}:{ids[id]}", field="id")
+        if (line := ids.get(id)) is not None:
+            raise InputError(f"{shown(id)} is used before, at {other}:{line}", field="id")
     seen[file][id] = row.line
 
 

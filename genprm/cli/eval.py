@@ -6,18 +6,22 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from .verify import effective_config, progress_bar
+from .verify import effective_config, engine_named, progress_bar
 
 if TYPE_CHECKING:
+    from ..bulk.stream import Engine
     from ..config import Config
+    from ..evaluation.run import Stream
     from ..formats import Format
     from ..report.parts import Table
     from ..types import Solution
+    from ..verifier import Verifier
 
 app = typer.Typer(help="Evaluate a verifier on a benchmark.", no_args_is_help=True)
 
@@ -33,6 +37,7 @@ Sample = Annotated[int | None, typer.Option(min=1, help="N rows of each file, dr
 Results = Annotated[
     Path | None, typer.Option(help="Take this file of results, as `genprm verify -o` writes it; nothing is judged.")
 ]
+EngineName = Annotated[str, typer.Option("--engine", help="local, or ray: workers on a Ray cluster (settings ray.*).")]
 AsJson = Annotated[
     bool | None,
     typer.Option("--json/--table", help="What goes to stdout; by default a table on a terminal, else JSON."),
@@ -58,12 +63,14 @@ def processbench(
     results: Results = None,
     oracle: Annotated[bool, typer.Option("--oracle", help="Add the F1 at the best threshold, named as such.")] = False,
     as_json: AsJson = None,
+    engine: EngineName = "local",
 ) -> None:
     """Find the first error: official metric per subset and on average, with intervals, calibration and cost."""
     from ..evaluation import tasks
     from ..evaluation.charts import processbench_table
 
     job = _Job(effective_config(config, model=model, votes=votes, seed=seed, overrides=set_ or []), files, output)
+    job.engine = engine_named(engine)
     rows, judged = job.judge("auto", limit, sample, tasks.processbench_lacks, results)
     settings = job.config.verify
     found = tasks.evaluate_processbench(
@@ -86,12 +93,14 @@ def prmbench(
     results: Results = None,
     weight: Annotated[float, typer.Option(min=0, max=1, help="Weight of the negative F1 in PRMScore.")] = 0.5,
     as_json: AsJson = None,
+    engine: EngineName = "local",
 ) -> None:
     """Judge every step of PRMBench rows: PRMScore per class, per group and over all steps."""
     from ..evaluation import tasks
     from ..evaluation.charts import prmbench_table
 
     job = _Job(effective_config(config, model=model, votes=votes, seed=seed, overrides=set_ or []), files, output)
+    job.engine = engine_named(engine)
     if job.config.verify.early_stop:
         from ..errors import UsageError
 
@@ -117,12 +126,14 @@ def best_of_n(
     problems: Annotated[int | None, typer.Option(min=1, help="Only the first N problems of each file.")] = None,
     results: Results = None,
     as_json: AsJson = None,
+    engine: EngineName = "local",
 ) -> None:
     """Pick one of N candidates: accuracy of the pick beside majority, weighted votes, random and oracle."""
     from ..evaluation import tasks
     from ..evaluation.charts import best_of_n_tables
 
     job = _Job(effective_config(config, model=model, votes=votes, seed=seed, overrides=set_ or []), files, output)
+    job.engine = engine_named(engine)
     rows, judged = job.judge("auto", limit, None, tasks.best_of_n_lacks, results, problems)
     found = tasks.evaluate_best_of_n(rows, judged, output, seed=job.config.verify.seed)
     job.show(found, best_of_n_tables(found), as_json)
@@ -133,6 +144,7 @@ class _Job:
 
     def __init__(self, config: Config, files: list[str], output: Path):
         self.config, self.files, self.output = config, files, output
+        self.engine: Engine = "local"
         self.rejected = 0
 
     def judge(
@@ -146,6 +158,7 @@ class _Job:
     ) -> tuple[list[Any], Path]:
         """Rows of the files, and the file that holds all their results."""
         from ..build import load
+        from ..bulk.stream import judge_stream
         from ..errors import UsageError
         from ..evaluation.run import RESULTS, Selection, judge_into, read_rows
 
@@ -161,9 +174,13 @@ class _Job:
             return rows, results
         with ExitStack() as stack:
             progress, say = progress_bar(stack)
-            verifier = stack.enter_context(load(self.config, say=say))
+            judge: Verifier | Stream
+            if self.engine == "ray":
+                judge = partial(judge_stream, settings=self.config, engine="ray", say=say)
+            else:
+                judge = stack.enter_context(load(self.config, say=say))
             bar = progress.add_task("judging", total=len(rows))
-            judge_into(self.output / RESULTS, rows, verifier, self.config, lambda: progress.advance(bar))
+            judge_into(self.output / RESULTS, rows, judge, self.config, lambda: progress.advance(bar))
         return rows, self.output / RESULTS
 
     def show(self, found: dict[str, Any], tables: Sequence[Table], as_json: bool | None) -> None:

@@ -7,24 +7,28 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
-from ..errors import UsageError
+from ..errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from ..bulk.chunks import Failed
+    from ..bulk.parquet import ParquetFolder
+    from ..bulk.stream import Engine
     from ..config import Config
     from ..formats import Format
     from ..output import ResultFile
     from ..records import Rejected
     from ..report.html import ReportWriter
     from ..types import Solution, VerificationResult
+    from ..verifier import Verifier
 
 
 def verify(
@@ -41,17 +45,28 @@ def verify(
         typer.Option("--json/--table", help="What goes to stdout; by default a table on a terminal, else JSON."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Append results to this JSONL file; resumes.")
+        str | None,
+        typer.Option(
+            "-o", "--output", help="Append results to this JSONL file, or to this folder NAME.parquet; resumes."
+        ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="REPORT.html", help="Write a page that shows every critique.")
     ] = None,
     fail_on_error: Annotated[bool, typer.Option(help="Exit with 1 if any solution has an error.")] = False,
+    engine: Annotated[str, typer.Option(help="local, or ray: workers on a Ray cluster (settings ray.*).")] = "local",
+    shard: Annotated[
+        str | None, typer.Option(metavar="K/N", help="Judge only every Nth record, from record K on; K from 0.")
+    ] = None,
 ) -> None:
     """Judge every step of the solutions in PATH...: reward, verdict, critique and executed code."""
     settings = effective_config(config, model=model, votes=votes, seed=seed, overrides=set_ or [])
     job = _Job(settings, paths, format, limit, not sys.stdout.isatty() if as_json is None else as_json, output, html)
+    job.engine, job.shard = engine_named(engine), _shard(shard)
     found = job.run()
+    if job.failed:
+        listed = "" if output is None else f", listed in {output}.failed.jsonl"
+        raise UnavailableError(f"{job.failed} rows could not be judged{listed}; the same command tries them again")
     if job.rejected:
         raise typer.Exit(2)
     if fail_on_error and found:
@@ -69,6 +84,27 @@ def effective_config(
     return load_config(config, [*given, *overrides])
 
 
+def engine_named(name: str) -> Engine:
+    """What `--engine` says.
+
+    Raises:
+        UsageError: neither of the two.
+    """
+    if name not in ("local", "ray"):
+        raise UsageError(f"--engine {name!r}: give local or ray")
+    return cast("Engine", name)
+
+
+def _shard(text: str | None) -> tuple[int, int]:
+    """K and N of `--shard K/N`."""
+    if text is None:
+        return 0, 1
+    part, _, whole = text.partition("/")
+    if not (part.isdecimal() and whole.isdecimal() and int(part) < int(whole)):
+        raise UsageError(f"--shard {text!r}: give K/N with K from 0 to N - 1, e.g. 0/8")
+    return int(part), int(whole)
+
+
 class _Job:
     """One run of the command."""
 
@@ -79,13 +115,16 @@ class _Job:
         format: str,
         limit: int | None,
         as_json: bool,
-        output: Path | None,
+        output: str | None,
         html: Path | None,
     ):
         self.config, self.paths, self.format, self.limit = config, paths, format, limit
         self.as_json, self.output, self.html = as_json, output, html
         self.rejected: list[Rejected] = []
         self.errors_found = 0
+        self.failed = 0
+        self.engine: Engine = "local"
+        self.shard = 0, 1
         self._sinks: dict[str, TextIO | None] = {}
 
     def run(self) -> int:
@@ -100,10 +139,11 @@ class _Job:
         with ExitStack() as stack:
             progress, say = progress_bar(stack)
             report = None if self.html is None else self._report(self.html, stack)
-            verifier = stack.enter_context(load(self.config, say=say))
-            results = None
+            verifier = stack.enter_context(load(self.config, say=say)) if self.engine == "local" else None
+            results: ResultFile | ParquetFolder | None = None
             if self.output is not None:
-                results = stack.enter_context(self._result_file(verifier.model, verifier.protocol_ref.sha256))
+                results = self._results(self.output, verifier)
+                stack.push(results)
                 self.errors_found += results.errors
             if report is not None:
                 for held in results.results() if results is not None else ():
@@ -113,7 +153,8 @@ class _Job:
             emit = _Emitter(self.as_json)
             waiting = self._fresh(chain([first], solutions), results, emit)
             bar = progress.add_task("judging", total=self.limit)
-            for result in verifier.verify_many(waiting):
+            judged = self._on_ray(waiting, emit, say) if verifier is None else verifier.verify_many(waiting)
+            for result in judged:
                 if results is not None:
                     results.add(result)
                 if report is not None:
@@ -124,17 +165,46 @@ class _Job:
             stack.callback(self._close_sinks)
         return self.errors_found
 
-    def _result_file(self, model: str, protocol_sha256: str) -> ResultFile:
+    def _results(self, output: str, verifier: Verifier | None) -> ResultFile | ParquetFolder:
+        """Where results are kept; workers elsewhere say which model they judge with only by their results."""
+        from ..bulk.parquet import ParquetFolder, is_folder_of_parquet
         from ..output import ResultFile
+        from ..places import is_remote
 
-        assert self.output is not None
-        return ResultFile(self.output, model=model, protocol_sha256=protocol_sha256, config_sha256=self.config.digest())
+        sha256 = self.config.digest()
+        if is_folder_of_parquet(output):
+            return ParquetFolder(output, rows=self.config.ray.batch_size, config_sha256=sha256)
+        if is_remote(output):
+            raise UsageError(f"-o {output}: in object storage results are a folder; give a name that ends in .parquet")
+        model, protocol = (None, None) if verifier is None else (verifier.model, verifier.protocol_ref.sha256)
+        return ResultFile(Path(output), model=model, protocol_sha256=protocol, config_sha256=sha256)
+
+    def _on_ray(
+        self, waiting: Iterator[Solution], emit: _Emitter, say: Callable[[str], None]
+    ) -> Iterator[VerificationResult]:
+        """Results of a cluster's workers; rows that they gave up are said and listed."""
+        from ..bulk.stream import judge_stream
+
+        listed = None
+        if self.output is not None and "://" not in self.output:
+            listed = Path(f"{self.output.rstrip('/')}.failed.jsonl")
+            listed.unlink(missing_ok=True)  # of the last run: its rows are tried again
+
+        def given_up(failed: Failed) -> None:
+            self.failed += 1
+            emit.forget(failed.id)
+            print(f"genprm: {failed.id!r} failed {failed.attempts} times: {failed.reason}", file=sys.stderr)
+            if listed is not None:
+                with listed.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(failed.as_row()) + "\n")
+
+        return judge_stream(waiting, self.config, engine="ray", on_failed=given_up, say=say)
 
     def _report(self, path: Path, stack: ExitStack) -> ReportWriter:
         """A page of results, whose file can be written."""
         from ..report.html import ReportWriter
 
-        others = [Path(name) for name in self.paths] + ([] if self.output is None else [self.output])
+        others = [Path(name) for name in [*self.paths, *([] if self.output is None else [self.output])]]
         if path.resolve() in {other.resolve() for other in others}:
             raise UsageError(f"--html {path} is also read or written as another file: give another name")
         names = ", ".join("standard input" if name == "-" else name for name in self.paths)
@@ -144,7 +214,10 @@ class _Job:
         """Good rows; bad ones are said, listed, and counted."""
         from ..records import Rejected, read_solutions
 
-        for row in read_solutions(self.paths, cast("Format", self.format), self.limit):
+        part, whole = self.shard
+        for number, row in enumerate(read_solutions(self.paths, cast("Format", self.format), self.limit)):
+            if number % whole != part:
+                continue
             if isinstance(row, Rejected):
                 self.rejected.append(row)
                 print(f"genprm: {row.error}", file=sys.stderr)
@@ -152,7 +225,9 @@ class _Job:
             else:
                 yield row
 
-    def _fresh(self, solutions: Iterator[Solution], results: ResultFile | None, emit: _Emitter) -> Iterator[Solution]:
+    def _fresh(
+        self, solutions: Iterator[Solution], results: ResultFile | ParquetFolder | None, emit: _Emitter
+    ) -> Iterator[Solution]:
         """Solutions whose results are not in the output file yet."""
         for solution in solutions:
             if results is None or not results.holds(solution):
@@ -200,10 +275,15 @@ class _Emitter:
         self._order.append(identity)
 
     def add(self, result: VerificationResult, progress: Progress) -> None:
-        """Take a result and print all whose turn it is."""
+        """Take a result and print all whose turn it is; `forget` may have made it the turn of some."""
         self._ready[result.id] = result
         while self._order and self._order[0] in self._ready:
             self._print(self._ready.pop(self._order.popleft()), progress)
+
+    def forget(self, identity: str) -> None:
+        """A solution that will get no result: those behind it need not wait."""
+        with suppress(ValueError):
+            self._order.remove(identity)
 
     def _print(self, result: VerificationResult, progress: Progress) -> None:
         if self._as_json:

@@ -91,30 +91,40 @@ def _first_problems(rows: list[Row], count: int) -> list[Row]:
     return [row for row, problem in zip(rows, problem_of, strict=True) if problem in wanted]
 
 
+Stream = Callable[[Iterable[Solution]], Iterator[VerificationResult]]
+"""Judges a stream of solutions, wherever that is done."""
+
+
 def judge_into(
-    path: Path, rows: Sequence[Row], verifier: Verifier, config: Config, advance: Callable[[], None] = lambda: None
+    path: Path,
+    rows: Sequence[Row],
+    judge: Verifier | Stream,
+    config: Config,
+    advance: Callable[[], None] = lambda: None,
 ) -> None:
     """Judge what a results file does not hold yet.
 
     Args:
         path: the file.
         rows: what is wanted.
-        verifier: judges.
+        judge: a verifier, or what judges a stream elsewhere; then the file learns model and protocol from the results.
         config: whose digest the results must carry.
         advance: called for each row that is done.
 
     Raises:
         UsageError: the file holds results of other settings.
     """
-    sha256 = verifier.protocol_ref.sha256
-    with ResultFile(path, model=verifier.model, protocol_sha256=sha256, config_sha256=config.digest()) as results:
+    model, sha256, stream = None, None, judge if not isinstance(judge, Verifier) else judge.verify_many
+    if isinstance(judge, Verifier):
+        model, sha256 = judge.model, judge.protocol_ref.sha256
+    with ResultFile(path, model=model, protocol_sha256=sha256, config_sha256=config.digest()) as results:
         fresh = []
         for row in rows:
             if results.holds(row.solution):
                 advance()
             else:
                 fresh.append(row.solution)
-        for result in verifier.verify_many(fresh):
+        for result in stream(fresh):
             results.add(result)
             advance()
 
