@@ -252,6 +252,8 @@ class _Carrier:
                 continue
             if value < 0 or (value == 0 and old.value != 0):
                 raise Refused("a negative value or zero")
+            if value < 1 <= old.value:
+                raise Refused("a value below 1")
             if value > MAX_VALUE:
                 raise Refused("a value that is too large")
             if (value * 100).denominator != 1:

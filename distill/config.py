@@ -116,7 +116,7 @@ class SampleConfig(StageConfig):
     @field_validator("kinds")
     @classmethod
     def _known_kinds(cls, value: dict[str, float]) -> dict[str, float]:
-        from .perturb import KINDS
+        from .kinds import KINDS
 
         for kind, weight in value.items():
             if kind not in KINDS:

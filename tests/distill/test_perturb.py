@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from genprm.distill.carry import Edit, Look, carry
 from genprm.distill.gold import Refused, clean_text, read_gold
-from genprm.distill.perturb import KINDS, Refusals, perturb
+from genprm.distill.perturb import KINDS, perturb
 from genprm.distill.style import draw_style, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -181,13 +181,22 @@ def test_a_wrong_copy_leaves_the_earlier_step_right():
     assert "In total she pays $144 + $58 + $130 = $332." in {wrong.steps[2] for wrong in wrongs}
 
 
-def test_a_unit_error_is_a_wrong_factor_or_a_percentage_as_a_number():
-    _, hours = made(FILM, "unit", 10)
-    assert {wrong.steps[0] for wrong in hours} <= {
-        f"An evening has 3 * {factor} = {3 * factor} minutes." for factor in (100, 24, 10)
-    }
+def test_a_unit_error_is_a_forgotten_or_wrong_factor_or_a_percentage_taken_wrongly():
+    _, hours = made(FILM, "unit", 20)
+    # Without the conversion 3 / 15 clips would be left, which nobody would go on with.
+    assert {wrong.steps[0] for wrong in hours} == {"An evening has 3 * 100 = 300 minutes."}
     _, percent = made(SALE, "unit", 10)
     assert {wrong.steps[0] for wrong in percent} == {"The coat is reduced by $250 * .02 = $5."}
+    wide = (
+        "A tap drips 4 times a minute. How often does it drip in 6 hours?",
+        "4 * 60 * 6 = <<4*60*6=1440>>1440\n#### 1440",
+    )
+    assert {wrong.steps for wrong in made(wide, "unit", 10)[1]} == {("4 * 6 = 24",), ("4 * 100 * 6 = 2400",)}
+    days = (
+        "A hen lays 2 eggs a day. How many in 3 weeks?",
+        "There are 3 * 7 = <<3*7=21>>21 days.\nSo it lays 2 * 21 = <<2*21=42>>42 eggs.\n#### 42",
+    )
+    assert ("So it lays 2 * 3 = 6 eggs.",) in {wrong.steps for wrong in made(days, "unit", 20)[1]}
 
 
 def test_a_premature_answer_is_an_intermediate_value_and_the_closing_is_what_is_wrong():
@@ -196,11 +205,9 @@ def test_a_premature_answer_is_an_intermediate_value_and_the_closing_is_what_is_
     assert (wrong.steps, wrong.label, wrong.value) == (gold.texts[:-1], 2, 270)
 
 
-def test_what_cannot_be_made_is_refused_and_counted_by_kind_and_reason():
-    refusals = Refusals()
+def test_what_has_no_place_is_refused():
     with pytest.raises(Refused, match="no place for this kind"):
-        perturb(read_gold(*ORCHARD), "dropped_condition", Random(0), refusals=refusals)
-    assert refusals.counts == {("dropped_condition", "no place for this kind"): 1}
+        perturb(read_gold(*ORCHARD), "dropped_condition", Random(0))
 
 
 def test_the_same_seed_makes_the_same_error():
