@@ -30,8 +30,9 @@ def wheel(tmp_path_factory) -> Path:
 def test_the_wheel_holds_every_module_template_and_config(wheel):
     members = set(zipfile.ZipFile(wheel).namelist())
     wanted = {f"genprm/{file.relative_to(ROOT / 'genprm')}" for file in (ROOT / "genprm").rglob("*.py")}
-    wanted |= {f"genprm/configs/{file.name}" for file in (ROOT / "configs").glob("*.yaml")}
+    wanted |= {f"genprm/configs/{file.relative_to(ROOT / 'configs')}" for file in (ROOT / "configs").rglob("*.yaml")}
     wanted |= {f"genprm/distill/{file.relative_to(ROOT / 'distill')}" for file in (ROOT / "distill").rglob("*.py")}
+    wanted |= {f"genprm/distill/data/{file.name}" for file in (ROOT / "distill" / "data").glob("*.json")}
     for pattern in ("*.jinja", "manifest.yaml"):
         wanted |= {f"genprm/prompts/{file.relative_to(ROOT / 'prompts')}" for file in (ROOT / "prompts").rglob(pattern)}
     wanted |= {f"genprm/{file.relative_to(ROOT / 'genprm')}" for file in (ROOT / "genprm").glob("*/assets/*")}
