@@ -36,7 +36,7 @@ class Draft:
     """A solution as far as it is written."""
 
     steps: tuple[str, ...]
-    """All of it, the given prefix included."""
+    """All of it, the given prefix included; without the markers that the host forces before steps."""
     finished: bool
     """True where it states a final answer."""
     completion_tokens: int
@@ -137,7 +137,7 @@ class Policy:
             template, number=wrong + 1, step=clean(steps[wrong]), critique=clean(critique).strip()
         )
         prompt = self._prompt(problem)
-        answer = Message("assistant", self.settings.separator.join(map(clean, steps)))
+        answer = Message("assistant", self.settings.separator.join(self._written(steps)))
         prompt = replace(prompt, messages=(*prompt.messages, answer, Message("user", asked.strip())))
         async with self.backend.work():
             return await self._write(prompt, (), self._seed(seed, problem, (*steps, critique), 0), whole=True)
@@ -193,8 +193,7 @@ class Policy:
         if whole and settings.max_tokens - draft.completion_tokens < limit:
             limit = settings.max_tokens - draft.completion_tokens
             limited_by = f"policy.max_tokens = {settings.max_tokens}"
-        marker = self._marker(draft.steps)
-        before = "".join(self.protocol.clean(step) + settings.separator for step in draft.steps) + marker
+        before = "".join(step + settings.separator for step in self._written(draft.steps)) + self._marker(number)
         stops = (settings.separator, *(self.protocol.text(stop, number=number) for stop in self._part.stop))
         text, used, read = "", 0, 0
         for attempt in range(BLANK_TRIES + 1):
@@ -220,7 +219,7 @@ class Policy:
             text += written.stop or ""
         if not text.strip():
             return self._after(draft, used, read, note=f"the model wrote nothing as step {number}")
-        step = (marker + text).strip()
+        step = text.strip()
         draft = replace(draft, steps=(*draft.steps, step))
         if written.finish in ("length", "context"):
             where = "the end of the model's context" if written.finish == "context" else limited_by
@@ -242,11 +241,17 @@ class Policy:
             prompt_tokens=draft.prompt_tokens + read,
         )
 
-    def _marker(self, steps: Sequence[str]) -> str:
-        """The next step's forced beginning; none where the steps so far, written by another, have none either."""
-        if steps and not _STEP_MARKER.match(steps[-1]):
-            return ""
-        return self.protocol.text(self._part.prefix, number=len(steps) + 1)
+    def _marker(self, number: int) -> str:
+        """What the host puts before a step, counted from 1."""
+        return self.protocol.text(self._part.prefix, number=number)
+
+    def _written(self, steps: Sequence[str]) -> list[str]:
+        """Steps as they stand in the answer: with their markers, but for those that bring one of their own."""
+        shown = []
+        for number, step in enumerate(steps, 1):
+            marker = "" if _STEP_MARKER.match(step) else self._marker(number)
+            shown.append(f"{marker} {self.protocol.clean(step)}".strip())
+        return shown
 
     def _bound(self) -> asyncio.Semaphore:
         if self._seats is not None:

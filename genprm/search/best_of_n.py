@@ -16,4 +16,5 @@ async def best_of_n(scene: Scene) -> None:
         leaves = await scene.complete(scene.tree.root, range(start, min(start + wave, count)))
         scene.rounds += 1
         await scene.judge_solutions(leaves)
-    scene.end(f"{count} solutions are sampled")
+    why = scene.spent()
+    scene.end(f"{count} solutions are sampled" + (f"; {why}" if why else ""))

@@ -24,7 +24,7 @@ async def critic(scene: Scene) -> None:
             scene.end(wrong)
             return
         if scene.rounds == scene.settings.rounds:
-            scene.end(f"step {wrong.index} is still wrong after {scene.rounds} rewrites")
+            scene.end(f"the step at index {wrong.index} is still wrong after {scene.rounds} rewrites")
             return
         if (why := scene.spent()) is not None:
             scene.end(why)
@@ -65,9 +65,9 @@ async def _first_wrong(scene: Scene, leaf: Node) -> StepJudgment | str:
             await scene.judge_steps([node])
         judgment = leaf.judgments[index]
         if judgment is None or judgment.reward is None:
-            return f"step {index} is unscored: {node.why_unscored()}"
+            return f"the step at index {index} is unscored: {node.why_unscored()}"
         if judgment.verdict == "incorrect":
             for later in path[index + 1 :]:
-                later.unscored_reason = f"not judged: step {index} before it is wrong"
+                later.unscored_reason = f"not judged: node {node.id} before it is wrong"
             return judgment
     return "no step is found wrong"

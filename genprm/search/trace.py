@@ -70,7 +70,7 @@ class TraceWriter:
 def file_name(id: str) -> str:
     """A file name for a problem's id; a digest keeps apart ids that spell alike, or too long, as one."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", id).strip(".-")[:MAX_NAME]
-    if plain == id:
+    if plain and plain == id:
         return plain
     return f"{plain or 'problem'}-{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
