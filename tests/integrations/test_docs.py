@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -44,16 +43,6 @@ def defined(name):
     namespace: dict[str, object] = {}
     exec(next(code for code in SNIPPETS if f"class {name}" in code), namespace)
     return namespace[name]
-
-
-def test_the_filter_commands_have_the_options_they_are_shown_with():
-    helped = subprocess.run(
-        [sys.executable, "-m", "genprm.cli", "filter", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    commands = re.findall(r"^\$ genprm filter (.*)$", PAGE, re.MULTILINE)
-    assert len(commands) == 4
-    for word in (word for command in commands for word in shlex.split(command) if word.startswith("-")):
-        assert word in helped
 
 
 def test_the_reward_manager_fills_a_token_level_tensor(monkeypatch, tiny_tokenizer):
