@@ -218,7 +218,7 @@ class FormatConfig(StageConfig):
     max_length: int = Field(default=2048, ge=16)
     """Tokens; a row that is longer is refused, never cut."""
     pack_turns: bool = True
-    """`multi_turn` students: one row holds a whole conversation with all its kept turns; False = a row for each turn."""
+    """`multi_turn` students: one row holds a conversation with all its kept turns; False = a row for each turn."""
     conversations: int | None = Field(default=None, ge=1)
     """`multi_turn` students: the most conversations made of one solution; None = as many as a step has kept
     critiques."""

@@ -45,6 +45,7 @@ def run_format(job: Job) -> None:
     known: set[tuple[str, str]] = set()
     for row in job.rows("filter"):
         name = row["id"]
+        problem = str(row["row"].get("problem_id") or name)
         store.wants(name)
         solution, result, kept = read_filtered(row)
         found = conversations(
@@ -54,7 +55,7 @@ def run_format(job: Job) -> None:
         for conversation in found:
             for critique, reason in conversation.refused:
                 store.reject(f"{name}/{critique}!", reason)
-            made += _rows(job, f"{name}/{conversation.name}", conversation.asks, tokens, counts)
+            made += _rows(job, problem, f"{name}/{conversation.name}", conversation.asks, tokens, counts)
         if not made and not kept:
             store.reject(name, "nothing of it is kept")
         if solver is not None:
@@ -64,7 +65,7 @@ def run_format(job: Job) -> None:
                 known.add((solution.problem, source))
                 programs[solution.problem] += 1
                 ask = program_ask(solver, solution.problem, source, renderer)
-                _rows(job, f"{name}/program{programs[solution.problem]}", (ask,), tokens, counts)
+                _rows(job, problem, f"{name}/program{programs[solution.problem]}", (ask,), tokens, counts)
         job.advance()
     for export in settings.exports:
         counts[f"export_{export}"] = write_export(export, job.out, job.folder)
@@ -121,7 +122,7 @@ def student_tokenizer(model: str, kind: str, job: Job) -> PreTrainedTokenizerBas
     return load_tokenizer(resolve(model, job.say))
 
 
-def _rows(job: Job, name: str, asks: tuple[Ask, ...], tokens: Tokens, counts: Counter[str]) -> int:
+def _rows(job: Job, problem: str, name: str, asks: tuple[Ask, ...], tokens: Tokens, counts: Counter[str]) -> int:
     """Add a conversation's rows and refuse what does not fit; returns how many rows there are."""
     rows, refused = build_rows(asks, tokens, job.config.format.max_length)
     for item in refused:
@@ -131,14 +132,15 @@ def _rows(job: Job, name: str, asks: tuple[Ask, ...], tokens: Tokens, counts: Co
         counts["learnt"] += row.learnt
         for *_, label in row.verdicts:
             counts[f"verdict_{label}"] += 1
-        job.store.add(as_row(f"{name}/r{number}", row))
+        job.store.add(as_row(f"{name}/r{number}", problem, row))
     return len(rows)
 
 
-def as_row(identity: str, row: TokenRow) -> Row:
+def as_row(identity: str, problem: str, row: TokenRow) -> Row:
     """A row as it is stored."""
     return {
         "id": identity,
+        "problem_id": problem,
         "input_ids": row.input_ids,
         "labels": row.labels,
         "text": row.text,
