@@ -86,7 +86,7 @@ def test_a_file_of_other_settings_is_refused_and_left_alone(problems, tmp_path):
 
 def test_a_file_is_of_one_method_and_one_set_of_settings_and_holds_one_problem_an_id(tmp_path):
     def digest(*overrides, method="beam"):
-        with genprm.load_search("scripted", overrides=overrides) as searcher:
+        with genprm.load_search("scripted", overrides=["sandbox.kind=off", *overrides]) as searcher:
             return searcher.digest(method)
 
     plain = digest()
@@ -95,7 +95,8 @@ def test_a_file_is_of_one_method_and_one_set_of_settings_and_holds_one_problem_a
         assert digest(override) != plain
     assert digest(method="dvts") != plain
     out = tmp_path / "out.jsonl"
-    with genprm.load_search("scripted") as searcher, SearchFile(out, config_sha256=plain) as file:
+    off = ["sandbox.kind=off"]
+    with genprm.load_search("scripted", overrides=off) as searcher, SearchFile(out, config_sha256=plain) as file:
         file.add(searcher.solve(Problem("a", "1 + 1?"), "beam"))
         with pytest.raises(UsageError, match="another process"):
             SearchFile(out, config_sha256=plain)
