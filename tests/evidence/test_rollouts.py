@@ -133,3 +133,11 @@ def test_a_solution_that_programs_agree_with_is_not_rolled_out(tmp_path):
         )
     assert right.evidence["rollouts"] is None
     assert right.first_error == -1
+
+
+def test_a_solution_without_a_stated_answer_is_compared_by_what_its_last_step_comes_to():
+    ends_in_words = ("2 + 3 = 5 apples.", "With 4 more on 2 tables that makes 5 + 4 = 9 apples for the 3 of them.")
+    found = support(Solution(id="s", problem="p", steps=ends_in_words), [program("9"), program("8")])
+    assert found.agree == 0.5
+    wordless = support(Solution(id="s", problem="p", steps=("Let us think.",)), [program("9")])
+    assert wordless.agree is None
