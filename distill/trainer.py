@@ -28,7 +28,7 @@ from ..labels import LabelReader
 from .config import TrainConfig
 from .masks import IGNORED
 from .store import Row, replace_file
-from .train import BEST, CHECKPOINTS, FINAL, LOSSES, last_checkpoint, rewind_losses
+from .train import BEST, CHECKPOINTS, FINAL, LOSSES, last_checkpoint, read_losses, rewind_losses
 
 
 def train_rows(
@@ -84,7 +84,7 @@ def train_rows(
     resumed = last_checkpoint(folder / CHECKPOINTS)
     done = 0 if resumed is None else int(resumed.name.rpartition("-")[2])
     main = bool(trainer.accelerator.is_main_process)
-    past = rewind_losses(folder, done) if main else []
+    past = rewind_losses(folder, done) if main else read_losses(folder, done)
     verdicts = Verdicts(held, labels, LabelReader(tokenizer), settings.batch) if labels and held else None
     watch = Watch(trainer, verdicts, settings, folder, past, expect, advance)
     trainer.add_callback(watch)

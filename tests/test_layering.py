@@ -44,7 +44,7 @@ LAYERS = [
         "evidence.claims",
     },
     {"sandbox"},
-    {"prompting", "labels", "models", "voting"},
+    {"prompting", "labels", "models", "adapters", "voting"},
     {"cache"},
     {"recall"},
     {

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
+from ..adapters import apply_adapter
 from ..config import BackendConfig
 from ..errors import BackendUnavailable
 from ..labels import LabelPaths, LabelReader
@@ -107,6 +108,8 @@ class TransformersBackend:
         config = config or BackendConfig()
         tokenizer = load_tokenizer(source)
         model = load_model(AutoModelForCausalLM, source, config)
+        if config.lora:
+            model = apply_adapter(model, config.lora).eval()
         return cls(model, tokenizer, name=name or str(source), config=config)
 
     @asynccontextmanager

@@ -12,11 +12,14 @@ app = typer.Typer(help="List the named models, fetch one.", no_args_is_help=True
 @app.command("list")
 def list_() -> None:
     """List the named models: origin, size, licence, and whether the embedded one is in the cache."""
-    from ..models import MODELS, cache_folder, is_whole
+    from ..models import MODELS, cached_folder, is_whole
 
     for model in MODELS.values():
-        origin = f"hub: {model.hub_id}" if model.wheel is None else f"package: {model.wheel.requirement}"
-        there = model.wheel is not None and is_whole(cache_folder() / "models" / model.name)
+        if model.base is not None:
+            origin = f"an adapter of {model.base}, shipped with genprm"
+        else:
+            origin = f"hub: {model.hub_id}" if model.wheel is None else f"package: {model.wheel.requirement}"
+        there = model.embedded and is_whole(cached_folder(model))
         typer.echo(f"{model.name:14} {origin}{' (in the cache)' if there else ''}")
         typer.echo(f"{'':14} {model.size}; {model.licence}; {model.note}")
 
