@@ -7,6 +7,7 @@ keeps its verdict; padding is masked whatever its id is.
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import time
 import warnings
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from torch.nn.functional import cross_entropy, pad
+from torch.utils.data import Sampler
 from transformers import AutoModelForCausalLM, PrinterCallback, ProgressCallback, TrainerCallback, set_seed
 from trl import SFTConfig, SFTTrainer
 
@@ -27,7 +29,7 @@ from ..evaluation.stats import auroc, harmonic_mean
 from ..labels import LabelReader
 from .config import TrainConfig
 from .masks import IGNORED
-from .store import Row, replace_file
+from .store import Row, replace_file, row_seed
 from .train import BEST, CHECKPOINTS, FINAL, LOSSES, last_checkpoint, read_losses, rewind_losses
 
 
@@ -154,11 +156,48 @@ class Collator:
         }
 
 
+class ByLength(Sampler[int]):
+    """Rows of about the same length together, in an order that seed and epoch alone decide.
+
+    A run that goes on in the middle of an epoch then skips exactly the rows that it has learnt.
+    """
+
+    POOL = 50
+    """Batches among which rows are sorted: the more, the less padding and the less chance."""
+
+    def __init__(self, lengths: Sequence[int], batch: int, seed: int):
+        self._lengths, self._batch, self._seed, self._epoch = list(lengths), batch, seed, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by the training loop."""
+        self._epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        draw = random.Random(row_seed(self._seed, "epoch", self._epoch))
+        order = list(range(len(self._lengths)))
+        draw.shuffle(order)
+        size = self._batch * self.POOL
+        pools = [order[start : start + size] for start in range(0, len(order), size)]
+        rows = [row for pool in pools for row in sorted(pool, key=lambda row: -self._lengths[row])]
+        batches = [rows[start : start + self._batch] for start in range(0, len(rows), self._batch)]
+        # A batch that is not full has to be the last: the loader cuts the order into batches again.
+        rest = batches.pop() if batches and len(batches[-1]) < self._batch else []
+        draw.shuffle(batches)
+        return iter([row for batch in [*batches, rest] for row in batch])
+
+
 class LearntTrainer(SFTTrainer):  # type: ignore[misc]
     """Computes logits at learnt positions only, and counts each by its weight."""
 
     def _set_signature_columns_if_needed(self) -> None:
         self._signature_columns = ["input_ids", "labels", "weights", "length"]
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> ByLength:
+        rows = self.train_dataset if train_dataset is None else train_dataset
+        return ByLength(rows["length"], self.args.train_batch_size, self.args.data_seed)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -377,8 +416,6 @@ def _arguments(
         packing=False,
         remove_unused_columns=False,
         shuffle_dataset=False,
-        train_sampling_strategy="group_by_length",
-        length_column_name="length",
         dataloader_pin_memory=device.type == "cuda",
         save_strategy="steps",
         save_steps=settings.save_steps,
