@@ -291,6 +291,9 @@ class EvaluateConfig(StageConfig):
     )
     """`base`: the student's model before training; `direct`: the same without a critique; `student_direct`: the trained
     one without a critique."""
+    base: dict[str, Any] = Field(default_factory=dict)
+    """Settings of `base` and `direct` on top of the student's, e.g. `{verify.protocol: compact}`: a model that was not
+    trained needs the examples that a trained one does without."""
 
 
 class DistillConfig(Section):

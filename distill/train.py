@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..config import BackendConfig
-from ..errors import ConfigError, UnavailableError, UsageError
+from ..errors import UnavailableError, UsageError
 from ..models import resolve
 from .config import TrainConfig
 from .job import Job
@@ -40,6 +39,7 @@ def run_train(job: Job) -> None:
         learn,
         held,
         settings,
+        name=student.model,
         source=resolve(student.model, job.say),
         labels=_labels(student.verify.protocol),
         backend=student.backend.model_copy(update={"device": settings.device}),
@@ -172,14 +172,3 @@ def _labels(protocol: str) -> dict[str, tuple[str, ...]]:
 
     judgement = load_protocol(protocol).manifest.judgement
     return dict(judgement.labels) if judgement.kind == "yes_no" else {}
-
-
-def training_backend(backend: BackendConfig, dtype: str) -> BackendConfig:
-    """Where and in what is computed.
-
-    Raises:
-        ConfigError: the setting has no meaning for training.
-    """
-    if dtype == "float16":
-        raise ConfigError("train.dtype 'float16' loses small gradients: use bfloat16 or float32")
-    return backend.model_copy(update={"dtype": dtype})

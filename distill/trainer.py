@@ -23,6 +23,7 @@ from torch.utils.data import Sampler
 from transformers import AutoModelForCausalLM, PrinterCallback, ProgressCallback, TrainerCallback, set_seed
 from trl import SFTConfig, SFTTrainer
 
+from ..adapters import SETTINGS
 from ..backends.loading import from_where, load_tokenizer, pick_device, pick_dtype, reading
 from ..config import BackendConfig
 from ..evaluation.stats import auroc, harmonic_mean
@@ -38,6 +39,7 @@ def train_rows(
     held: Sequence[Row],
     settings: TrainConfig,
     *,
+    name: str,
     source: str,
     labels: Mapping[str, tuple[str, ...]],
     backend: BackendConfig,
@@ -53,6 +55,7 @@ def train_rows(
         learn: rows of stage `format`.
         held: rows whose verdicts are looked at.
         settings: of the stage.
+        name: what the student is called, for the adapter's own settings.
         source: folder or hub id of the student.
         labels: label -> spellings; the first is the positive one; empty = verdicts are not looked at.
         backend: whose device is used.
@@ -98,7 +101,7 @@ def train_rows(
         if watch.best is None:
             trainer.save_model(str(folder / BEST))
     if main:
-        _keep(folder, tokenizer)
+        _keep(folder, tokenizer, name)
     trained = sum(parameter.numel() for parameter in trainer.model.parameters() if parameter.requires_grad)
     return {
         "main_process": main,
@@ -464,7 +467,7 @@ def _pad_id(tokenizer: Any) -> int:
     return int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0)
 
 
-def _keep(folder: Path, tokenizer: Any) -> None:
+def _keep(folder: Path, tokenizer: Any, name_of_base: str) -> None:
     """The best weights become `final`, with the tokenizer and without what only the trainer needs."""
     final = folder / FINAL
     scratch = folder / f".{FINAL}"
@@ -472,7 +475,11 @@ def _keep(folder: Path, tokenizer: Any) -> None:
     shutil.copytree(folder / BEST, scratch)
     for name in ("training_args.bin", "README.md"):
         (scratch / name).unlink(missing_ok=True)
+    adapter = scratch / SETTINGS
+    if adapter.is_file():
+        # The model's name, not the place where it lay on this machine.
+        settings = {**json.loads(adapter.read_text(encoding="utf-8")), "base_model_name_or_path": name_of_base}
+        replace_file(adapter, json.dumps(settings, indent=2, sort_keys=True).encode() + b"\n")
     tokenizer.save_pretrained(scratch)
     shutil.rmtree(final, ignore_errors=True)
     scratch.rename(final)
-    replace_file(folder / FINAL / "genprm.json", json.dumps({"kind": "genprm distill train"}).encode() + b"\n")

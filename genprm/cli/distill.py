@@ -94,3 +94,59 @@ def _run(
 
         for line in run_stages(settings, folder, stages, restart=restart, say=say, bar=bar):
             print(json.dumps({**line, "folder": str(folder / str(line["stage"]))}, ensure_ascii=False), flush=True)
+
+
+@app.command("export")
+def export(
+    kind: Annotated[str, typer.Argument(help="trl-stepwise or step-dpo.")],
+    out: Annotated[Path, typer.Option("--out", help="The run's folder; its stage label is done.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder of KIND.jsonl; else OUT/format.")
+    ] = None,
+) -> None:
+    """Write labelled solutions in another trainer's form: TRL's stepwise supervision, or Step-DPO pairs."""
+    from ..distill.exports import write_export
+
+    folder = out / "format" if output is None else output
+    print(json.dumps({"export": kind, "rows": write_export(kind, out, folder), "file": str(folder / f"{kind}.jsonl")}))
+
+
+@app.command("merge")
+def merge(
+    adapter: Annotated[str, typer.Option("--adapter", help="Folder or hub id of a LoRA adapter.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A folder that is made.")],
+    base: Annotated[
+        str | None, typer.Option("--base", help="The adapter's base model; else as it says itself.")
+    ] = None,
+) -> None:
+    """Write a model with an adapter in its weights, for engines that take no adapter."""
+    from ..distill.merge import merge_adapter
+
+    print(json.dumps({"model": str(merge_adapter(adapter, output, base=base))}))
+
+
+@app.command("card")
+def card(
+    out: Annotated[Path, typer.Option("--out", help="The run's folder.")],
+    licence: Annotated[str | None, typer.Option("--licence", help="Of the weights; else the base model's.")] = None,
+) -> None:
+    """Write the model card of a run's trained weights from its manifests."""
+    from ..distill.card import write_card
+
+    print(json.dumps({"card": str(write_card(out, licence=licence))}))
+
+
+@app.command("push")
+def push(
+    folder: Annotated[Path, typer.Argument(help="A trained adapter or model, e.g. OUT/train/final.")],
+    to: Annotated[str, typer.Option("--to", help="A folder (./NAME) or a hub id OWNER/NAME.")],
+    public: Annotated[bool, typer.Option("--public", help="Make a new hub repository public.")] = False,
+) -> None:
+    """Copy trained weights with their model card to a folder or to the hub."""
+    from ..distill.card import run_of, write_card
+    from ..distill.merge import push as send
+
+    run = run_of(folder)
+    if run is not None and not (folder / "README.md").is_file():
+        write_card(run)
+    print(json.dumps({"pushed": str(folder), "to": send(folder, to, private=not public)}))
