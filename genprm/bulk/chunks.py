@@ -10,7 +10,6 @@ import json
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from .. import errors
 from ..errors import GenPRMError, InputError, SandboxUnavailable, Unscored
@@ -52,9 +51,19 @@ class Outcome:
 
 
 def chunked(solutions: Iterable[Solution], size: int) -> Iterator[list[Solution]]:
-    """Lists of `size` solutions, the last one shorter."""
-    source = iter(solutions)
-    while chunk := list(islice(source, size)):
+    """Lists of `size` solutions, the last one shorter; where reading raises, what was read before comes first."""
+    chunk: list[Solution] = []
+    try:
+        for solution in solutions:
+            chunk.append(solution)
+            if len(chunk) == size:
+                yield chunk
+                chunk = []
+    except Exception:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
         yield chunk
 
 

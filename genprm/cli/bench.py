@@ -155,6 +155,72 @@ def serve(
     show([*bench_serve(seconds=seconds), *(bench_soak(soak) if soak is not None else [])], as_json=as_json)
 
 
+@app.command("ray")
+def ray_(
+    as_json: Annotated[bool, _JSON] = False,
+    count: Annotated[int, typer.Option(help="Records of each run.", min=100)] = 2_000,
+) -> None:
+    """Records a second with two workers beside one, on a Ray cluster of two nodes on this machine (fake engine)."""
+    from ..bench.scale import bench_ray
+
+    show(bench_ray(count), as_json=as_json)
+
+
+@app.command("long")
+def long_(
+    as_json: Annotated[bool, _JSON] = False,
+    count: Annotated[int, typer.Option(help="Records of the run.", min=10)] = 1_000_000,
+    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+) -> None:
+    """The driver's memory over a long bulk run, at ten points on stderr (fake engine)."""
+    from ..bench.scale import bench_long
+    from .verify import engine_named
+
+    def say(point: dict[str, Any]) -> None:
+        typer.echo(json.dumps(point), err=True)
+
+    show(bench_long(count, engine_named(engine), say), as_json=as_json)
+
+
+@app.command()
+def cost(
+    as_json: Annotated[bool, _JSON] = False,
+    solutions: Annotated[
+        list[int] | None, typer.Option(help="Solutions to judge; default a million, a billion.")
+    ] = None,
+    steps: Annotated[float, typer.Option(help="Steps judged in a solution.")] = 8.0,
+    votes: Annotated[float, typer.Option(help="Critiques a step.")] = 1.0,
+    critique_tokens: Annotated[float, typer.Option(help="Generated tokens of a critique.")] = 400.0,
+    prompt_tokens: Annotated[
+        float, typer.Option(help="Its prompt tokens outside the engine's prefix cache.")
+    ] = 1_000.0,
+    cached: Annotated[float, typer.Option(help="Share of critiques in the verdict cache.", min=0, max=1)] = 0.0,
+    result_bytes: Annotated[float, typer.Option(help="Bytes of one result.")] = 20_000.0,
+    generated_per_second: Annotated[float, typer.Option(help="Tokens a worker generates in a second.")] = 2_500.0,
+    prompt_per_second: Annotated[float, typer.Option(help="Prompt tokens a worker reads in a second.")] = 25_000.0,
+    gpus: Annotated[float, typer.Option(help="GPUs of a worker.")] = 1.0,
+    workers: Annotated[int, typer.Option(help="Workers.", min=1)] = 8,
+    drivers: Annotated[int, typer.Option(help="Drivers, by --shard.", min=1)] = 1,
+) -> None:
+    """GPU hours and days that a bulk run will take, and what bounds it: arithmetic on your numbers, no measurement."""
+    from dataclasses import asdict
+
+    from ..bulk.cost import Engine, Limits, Work, estimate
+
+    work = Work(steps, votes, critique_tokens, prompt_tokens, cached, result_bytes)
+    engine, limits = Engine(generated_per_second, prompt_per_second, gpus), Limits(drivers=drivers)
+    for count in solutions or [10**6, 10**9]:
+        found = estimate(count, work, engine, workers=workers, limits=limits)
+        if as_json:
+            typer.echo(json.dumps(asdict(found)))
+            continue
+        typer.echo(
+            f"{count:,} solutions: {found.gpu_hours:,.0f} GPU hours, {found.days:,.1f} days on {workers} workers, "
+            f"bound by {found.bottleneck}; {found.generated_tokens:.3g} tokens generated, "
+            f"{found.output_bytes / 1e9:,.0f} GB of results, {found.workers_useful:,} workers of use"
+        )
+
+
 @app.command("all")
 def everything(as_json: Annotated[bool, _JSON] = False) -> None:
     """All figures that need no engine of their own: one after another, for half an hour at most."""

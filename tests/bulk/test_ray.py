@@ -48,9 +48,7 @@ def test_results_are_the_local_engines_though_workers_end_and_rows_fail(cluster,
     settings = config("ray.batches_in_flight=1", "verify.votes=2")
     failed = []
     given = [*rows[:50], *bad, *rows[50:]]
-    found = by_id(
-        judge_stream(given, settings, engine="ray", on_failed=failed.append, load=watched_load(tmp_path))
-    )
+    found = by_id(judge_stream(given, settings, engine="ray", on_failed=failed.append, load=watched_load(tmp_path)))
     assert found == by_id(judge_stream(rows, settings))
     assert {(row.id, row.attempts) for row in failed} == {("poison-1", 2), ("raises-1", 2), ("breaks-1", 2)}
     assert (tmp_path / "once-20.met").exists()
@@ -74,7 +72,7 @@ def test_a_node_that_is_lost_costs_no_record(cluster):
 
 
 def test_what_is_wrong_with_settings_or_rows_is_said_in_one_line(cluster):
-    with pytest.raises(ConfigError, match="evidence.programs"):
+    with pytest.raises(ConfigError, match=r"evidence\.programs"):
         list(judge_stream(solutions(2), config("verify.protocol=programs"), engine="ray"))
 
     def source():
@@ -82,14 +80,14 @@ def test_what_is_wrong_with_settings_or_rows_is_said_in_one_line(cluster):
         raise InputError("is broken", file="rows.jsonl", line=11)
 
     seen = []
-    with pytest.raises(InputError, match="rows.jsonl:11"):
+    with pytest.raises(InputError, match=r"rows\.jsonl:11"):
         seen.extend(judge_stream(source(), config(), engine="ray"))
     assert len(seen) == 10
 
 
 def test_rows_that_were_given_up_are_an_error_where_nobody_asks_for_them(cluster, tmp_path):
     rows = [*solutions(3), Solution(id="raises-1", problem="p", steps=("s",))]
-    with pytest.raises(UnavailableError, match="1 rows could not be judged.*'raises-1' after 2 attempts.*cannot take"):
+    with pytest.raises(UnavailableError, match=r"1 rows could not be judged.*'raises-1' after 2 attempts.*cannot take"):
         list(judge_stream(rows, config(), engine="ray", load=watched_load(tmp_path)))
 
 
