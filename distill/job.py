@@ -45,7 +45,7 @@ class Job:
     @property
     def folder(self) -> Path:
         """This stage's folder, for files beside the rows."""
-        return self.store.folder
+        return self.out / self.stage
 
     def rows(self, stage: StageName) -> Iterator[Row]:
         """The rows of an earlier stage, which is done."""

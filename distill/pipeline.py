@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module, metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..errors import UsageError
@@ -91,6 +93,9 @@ def run_stages(
         UsageError: another process writes the folder, a stage before these is not done, or a stage's rows were made
             with other settings or from other rows.
     """
+    if _follows():
+        yield from _follow(config, out, stages, restart, say)
+        return
     with lock_run(out):
         if restart:
             for stage in stages:
@@ -123,6 +128,26 @@ def _run_stage(config: DistillConfig, out: Path, stage: StageName, say: Say, bar
         function(Job(config, stage, out, store, say=say, expect=expect, advance=shown.advance))
         store.finish()
         return summary(store.manifest)
+
+
+def _follows() -> bool:
+    """True in a process that a launcher (torchrun, accelerate) started beside the main one."""
+    return os.environ.get("RANK", "0") not in ("", "0")
+
+
+def _follow(
+    config: DistillConfig, out: Path, stages: Sequence[StageName], restart: bool, say: Say
+) -> Iterator[Manifest]:
+    """Take part in training beside the main process, which alone writes the folder."""
+    if list(stages) != ["train"]:
+        raise UsageError(f"several processes can run the stage train only, not {', '.join(stages)}")
+    held = read_manifest(out / "train")
+    if held is not None and held.get("status") == "done" and not restart:
+        return
+    inputs_of(config, out, "train")
+    with TemporaryDirectory() as scratch, Store(Path(scratch)) as store:
+        import_module(".train", __package__).run_train(Job(config, "train", out, store, say=say))
+    yield from ()
 
 
 def inputs_of(config: DistillConfig, out: Path, stage: StageName) -> dict[str, str]:
