@@ -63,7 +63,7 @@ class PRM:
             _ignored: `batched`, `batch_size` and the like.
 
         Returns:
-            [Q][N][T] numbers in [0, 1], T = the pieces of that output.
+            `[Q][N][T]` numbers in [0, 1], T = the pieces of that output.
 
         Raises:
             InputError: the shapes do not fit, or a question is blank.
