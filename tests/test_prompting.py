@@ -113,7 +113,8 @@ def test_delimiters_of_the_protocol_do_not_survive_in_untrusted_text(name):
             prompt = protocol.conversation(solution, 0, previous=protocol.render_step(text, 0))
             counts.append(prompt.messages[-1].content.count(delimiter))
         assert counts[0] == counts[1]
-        assert delimiter not in protocol.insert_output(f"x {delimiter} y").removeprefix("[Code Output]")
+        own = protocol.insert_output("x y").count(delimiter)  # the host's block may begin with one
+        assert protocol.insert_output(f"x {delimiter} y").count(delimiter) == own
 
 
 def test_code_output_cannot_close_its_own_fence():
