@@ -130,28 +130,50 @@ def judge_into(
 
 
 def read_results(rows: Sequence[Row], path: Path) -> Iterator[tuple[Row, VerificationResult]]:
-    """The judged rows, in the file's order; results of rows that are not wanted are passed over.
+    """The judged rows, in the order of `rows`: figures must not hang on which result was done first.
+
+    Results of rows that are not wanted are passed over, and one result at a time is in memory.
 
     Raises:
         UsageError: the file cannot be read, or a wanted row is not in it.
     """
-    wanted = {row.solution.id: row for row in rows}
+    wanted = {row.solution.id for row in rows}
+    places: dict[str, tuple[int, int]] = {}  # where a result's line begins, and its number
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
+            start = 0
             for number, line in enumerate(file, 1):
+                name = _id_of(line)
+                if name is None:
+                    raise UsageError(f"{path}:{number}: this is not a result of `genprm verify`")
+                if name in wanted:
+                    places.setdefault(name, (start, number))
+                start += len(line)
+            for row in rows:
+                if row.solution.id not in places:
+                    continue
+                start, number = places[row.solution.id]
+                file.seek(start)
                 try:
-                    result = VerificationResult.model_validate_json(line)
+                    result = VerificationResult.model_validate_json(file.readline())
                 except ValueError:
                     raise UsageError(f"{path}:{number}: this is not a result of `genprm verify`") from None
-                row = wanted.pop(result.id, None)
-                if row is not None:
-                    if result.problem != row.solution.problem:
-                        raise UsageError(f"{path}:{number}: {result.id!r} is another problem than in the rows given")
-                    yield row, result
+                if result.problem != row.solution.problem:
+                    raise UsageError(f"{path}:{number}: {result.id!r} is another problem than in the rows given")
+                yield row, result
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
-    if wanted:
-        raise UsageError(f"{path} holds no result for {len(wanted)} of the rows, the first is {next(iter(wanted))!r}")
+    if missing := [row.solution.id for row in rows if row.solution.id not in places]:
+        raise UsageError(f"{path} holds no result for {len(missing)} of the rows, the first is {missing[0]!r}")
+
+
+def _id_of(line: bytes) -> str | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    name = found.get("id") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def write_json(path: Path, value: Any) -> None:

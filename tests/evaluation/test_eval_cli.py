@@ -109,6 +109,12 @@ def test_results_of_verify_can_be_evaluated_without_judging(files, tmp_path):
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["subsets"]["easy"]["n"] == 20
+    # Whatever was done first: the same figures, in the order of the rows.
+    kept = (tmp_path / "out" / "metrics.json").read_text()
+    results.write_text("".join(reversed(results.read_text().splitlines(keepends=True))))
+    assert genprm("eval", "processbench", files[0], "-o", tmp_path / "out", "--results", results).returncode == 0
+    assert (tmp_path / "out" / "metrics.json").read_text() == kept
+    assert [row["id"] for row in read(tmp_path / "out" / "predictions.jsonl")] == [f"p-{n}" for n in range(20)]
     missing = genprm("eval", "processbench", *files, "-o", tmp_path / "out", "--results", results)
     assert missing.returncode == 2
     assert "holds no result for 30 of the rows" in missing.stderr
