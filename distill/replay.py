@@ -7,6 +7,7 @@ the character. Knows no tokenizer.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -84,7 +85,7 @@ class _Replayer(CritiqueWriter):
         await super()._part(part)
 
 
-class _Slot:
+class _Slot(ABC):
     """Base of both replaying slots; also the session in which code is not run again."""
 
     def __init__(self) -> None:
@@ -102,15 +103,16 @@ class _Slot:
         return self.check
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Forget what was run last."""
+        self.check = None
 
+    @abstractmethod
     async def generate(self, prompt: Prompt, params: SamplingParams) -> Generation:
         """The recorded stretch."""
-        raise NotImplementedError
 
     async def read_label(self, prompt: Prompt, labels: Labels, boundary: str) -> LabelReading:
-        """The label on record."""
-        raise NotImplementedError
+        """Only a slot that teaches has a label on record."""
+        raise Unteachable("a label stands inside the critique, where none was recorded")
 
 
 class _ReadingSlot(_Slot):

@@ -14,6 +14,7 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
@@ -21,6 +22,7 @@ from .blocking import Blocking
 from .config import Config
 from .errors import BackendUnavailable, ConfigError, InputError
 from .score import Score
+from .streaming import in_flight
 from .types import Record, Solution, VerificationResult
 
 if TYPE_CHECKING:
@@ -105,28 +107,9 @@ class AsyncClient:
         self, solutions: Iterable[Given] | AsyncIterable[Given]
     ) -> AsyncGenerator[VerificationResult, None]:
         """Judge a stream of solutions; results come as they are done, and little is read ahead."""
-        source = _each(solutions)
-        running: set[asyncio.Task[VerificationResult]] = set()
-        exhausted = False
-        try:
-            while running or not exhausted:
-                while not exhausted and len(running) < self.concurrency:
-                    try:
-                        solution = await anext(source)
-                    except StopAsyncIteration:
-                        exhausted = True
-                        break
-                    running.add(asyncio.ensure_future(self.verify(solution)))
-                if not running:
-                    break
-                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                # What is done is handed over before a failure ends the stream.
-                for task in sorted(done, key=lambda task: task.exception() is not None):
-                    yield task.result()
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+        async with aclosing(in_flight(solutions, self.verify, self.concurrency)) as results:
+            async for result in results:
+                yield result
 
     @overload
     async def score(self, solutions: Given) -> Score: ...
@@ -239,15 +222,6 @@ class Client(Blocking):
         if self._loop is not None:
             self._run(self._client.aclose())
         self._end_loop()
-
-
-async def _each(solutions: Iterable[Given] | AsyncIterable[Given]) -> AsyncGenerator[Given, None]:
-    if isinstance(solutions, AsyncIterable):
-        async for solution in solutions:
-            yield solution
-    else:
-        for solution in solutions:
-            yield solution
 
 
 def _row(solution: Given) -> dict[str, Any]:

@@ -1,23 +1,21 @@
 """Result files that survive being killed: one JSON object a line, appended as results come, resumed by id.
 
-A line is whole or it is not there: a half-written last line of a killed run is removed before going on. One process
-writes a file at a time.
+How lines are written and cut is appending.py's; this file knows what a result must have in common with the others.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from .appending import AppendFile
 from .digests import DigestMap, digest64
-from .errors import InputError, UnavailableError, UsageError
+from .errors import InputError, UsageError
 from .types import Solution, VerificationResult
 
 
@@ -47,42 +45,9 @@ class ResultFile:
             "config_sha256": config_sha256,
         }
         self._learns = None in self._wanted.values()
-        self._lock = FileLock(f"{path}.lock", timeout=0)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire()
-        except Timeout:
-            raise UsageError(f"{path} is being written by another process") from None
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-        try:
-            self._end = self._read()
-            # Unbuffered: what cannot be written now must not be tried again when the file is closed.
-            self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
-            self._file.truncate(self._end)
-            self._file.seek(self._end)
-        except OSError as error:
-            self._unlock()
-            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-        except BaseException:
-            self._unlock()
-            raise
+        self._file = AppendFile(path, self._take)
 
-    def _read(self) -> int:
-        """Take in whole lines; returns where the last one ends."""
-        end = 0
-        if not self.path.exists():
-            return end
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
-                end += len(line)
-                if line.strip():
-                    self._take(line, number)
-        return end
-
-    def _take(self, line: bytes, number: int) -> None:
+    def _take(self, line: bytes, number: int, _: int) -> None:
         try:
             row = json.loads(line)
             found = {
@@ -136,17 +101,7 @@ class ResultFile:
                     "config_sha256": result.config_sha256,
                 }
             )
-        line = result.model_dump_json().encode("utf-8", "backslashreplace") + b"\n"
-        end, written = self._file.tell(), 0
-        try:
-            while written < len(line):
-                written += self._file.write(line[written:])
-        except OSError as error:
-            self._file.truncate(end)
-            raise UnavailableError(
-                f"{self.path} cannot be written: {error.strerror}; all results before are in it, and the same command "
-                "goes on from there"
-            ) from None
+        self._file.append(result.model_dump_json())
         self._note(result.id, result.problem, result.first_error)
 
     def _note(self, identity: str, problem: str, first_error: int | None) -> None:
@@ -161,7 +116,7 @@ class ResultFile:
         """
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                if file.tell() > self._end:
+                if file.tell() > self._file.end:
                     break
                 if line.strip():
                     try:
@@ -173,15 +128,7 @@ class ResultFile:
 
     def close(self) -> None:
         """Sync, close and unlock; safe to call twice."""
-        if not self._file.closed:
-            os.fsync(self._file.fileno())
-            self._file.close()
-        self._unlock()
-
-    def _unlock(self) -> None:
-        # Removed while still held: removed after, it could be another process's lock by then.
-        Path(f"{self.path}.lock").unlink(missing_ok=True)
-        self._lock.release()
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self

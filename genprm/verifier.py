@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
 from statistics import fmean
 from types import TracebackType
 from typing import Protocol as Seam
@@ -28,6 +29,7 @@ from .policy import Policy
 from .prompting import Protocol
 from .recall import Recall
 from .sandbox.base import Sandbox
+from .streaming import in_flight
 from .types import OnStep, Outcome, ProtocolRef, Solution, Usage, VerificationResult
 
 OutcomeJudge = Callable[[tuple[str, ...], str], Awaitable[Outcome]]
@@ -154,28 +156,10 @@ class GenPRM(Blocking):
         """
         async with self.backend.work():
             judge = self._judge()
-            source = iter(solutions)
-            running: set[asyncio.Task[VerificationResult]] = set()
-            exhausted = False
-            try:
-                while running or not exhausted:
-                    while not exhausted and len(running) < self.config.backend.max_in_flight:
-                        try:
-                            solution = next(source)
-                        except StopIteration:
-                            exhausted = True
-                            break
-                        running.add(asyncio.ensure_future(self._verify(judge, solution)))
-                    if not running:
-                        break
-                    done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    # What is done is handed over before a failure ends the stream.
-                    for task in sorted(done, key=lambda task: task.exception() is not None):
-                        yield task.result()
-            finally:
-                for task in running:
-                    task.cancel()
-                await asyncio.gather(*running, return_exceptions=True)
+            most = self.config.backend.max_in_flight
+            async with aclosing(in_flight(solutions, lambda one: self._verify(judge, one), most)) as results:
+                async for result in results:
+                    yield result
 
     def _judge(self) -> Judge | RuleJudge:
         """The running event loop's judge: all work of a loop shares one bound on critiques under way."""

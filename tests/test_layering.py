@@ -22,6 +22,8 @@ LAYERS = [
         "formats",
         "jsonrows",
         "segment",
+        "appending",
+        "streaming",
         "aggregate",
         "outcome",
         "answer_worker",

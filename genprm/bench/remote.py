@@ -17,6 +17,7 @@ from ..build import load_generative
 from ..config import load_config
 from .engines import workload
 from .figure import figure
+from .http import message
 
 CALL_SECONDS = 0.05
 
@@ -34,18 +35,14 @@ class _Answering(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._data += data
-        head, found, rest = self._data.partition(b"\r\n\r\n")
-        if not found:
+        found = message(self._data)
+        if found is None:
             return
-        lines = head.lower().split(b"\r\n")
-        length = next((int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")), 0)
-        if len(rest) < length:
-            return
-        self._data = rest[length:]
+        head, body, self._data = found
         if head.startswith(b"GET"):
             self._send({"data": [{"id": "fake", "owned_by": "vllm", "max_model_len": 32768}]})
         else:
-            tokens = json.loads(rest[:length]).get("logprob_token_ids") or []
+            tokens = json.loads(body).get("logprob_token_ids") or []
             logs = {f"token_id:{token}": -2.0 for token in tokens}
             choice = {"text": "fine", "finish_reason": "stop", "logprobs": {"top_logprobs": [logs]}}
             answer = {"choices": [choice], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .figure import figure
+from .http import message
 
 CALL_SECONDS = 0.02
 CALLS_A_STEP = 3
@@ -94,14 +95,9 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._data += data
-        head, found, rest = self._data.partition(b"\r\n\r\n")
-        if not found:
-            return
-        lines = head.lower().split(b"\r\n")
-        length = next((int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length:")), 0)
-        if len(rest) >= length and self._answer is not None and not self._answer.done():
-            self._data = rest[length:]
-            self._answer.set_result((int(head[9:12]), rest[:length]))
+        if (found := message(self._data)) is not None and self._answer is not None and not self._answer.done():
+            head, body, self._data = found
+            self._answer.set_result((int(head[9:12]), body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():

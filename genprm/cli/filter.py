@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from .rejected import list_rejected
 from .verify import effective_config, progress_bar
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def filter_(
             rejected.append(item)
         else:
             rows.append(item)
-    _list_rejected(rejected, output)
+    list_rejected(rejected, output)
     if not rows:
         raise InputError("no row can be used", file=files[0])
     with ExitStack() as stack:
@@ -74,17 +75,3 @@ def filter_(
     print(json.dumps({**found, "rejected": len(rejected), "output": str(output)}, ensure_ascii=False))
     if rejected:
         raise typer.Exit(2)
-
-
-def _list_rejected(rejected: list[Rejected], output: Path) -> None:
-    """Bad rows beside their file, or beside the output where that cannot be written."""
-    for name in dict.fromkeys(row.file for row in rejected):
-        text = "".join(json.dumps(row.as_row(), ensure_ascii=True) + "\n" for row in rejected if row.file == name)
-        for place in (Path(f"{name}.rejected.jsonl"), Path(f"{output}.rejected.jsonl")):
-            try:
-                place.write_text(text, encoding="utf-8")
-                break
-            except OSError:
-                continue
-        else:
-            print(f"genprm: bad rows of {name} are not listed in a file: its folder cannot be written", file=sys.stderr)

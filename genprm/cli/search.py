@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError, UsageError
+from .rejected import list_rejected
 from .verify import effective_config, progress_bar
 
 if TYPE_CHECKING:
@@ -151,15 +152,7 @@ def _sorted_out(found: Iterable[object], output: Path | None) -> tuple[list[Prob
         elif isinstance(item, Rejected):
             print(f"genprm: {item.error}", file=sys.stderr)
             rejected.append(item)
-    for name in dict.fromkeys(row.file for row in rejected):
-        text = "".join(json.dumps(row.as_row(), ensure_ascii=True) + "\n" for row in rejected if row.file == name)
-        places = [] if name == "<stdin>" else [Path(f"{name}.rejected.jsonl")]
-        for place in [*places, *([Path(f"{output}.rejected.jsonl")] if output is not None else [])]:
-            try:
-                place.write_text(text, encoding="utf-8")
-                break
-            except OSError:
-                continue
+    list_rejected(rejected, output)
     return rows, len(rejected)
 
 

@@ -6,14 +6,13 @@ As with `genprm verify -o`, a line is whole or it is not there, and one process 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
+from ..appending import AppendFile
 from ..errors import InputError, UsageError
 from .result import SearchResult
 from .searcher import Problem
@@ -33,51 +32,23 @@ class SearchFile:
             UsageError: it holds results of other settings, is no such file, or another process writes it.
         """
         self.path = path
-        self._places: dict[str, tuple[int, int]] = {}
-        self._lock = FileLock(f"{path}.lock", timeout=0)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock.acquire()
-        except Timeout:
-            raise UsageError(f"{path} is being written by another process") from None
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-        try:
-            end = self._read(config_sha256)
-            # Unbuffered: what cannot be written now must not be tried again when the file is closed.
-            self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
-            self._file.truncate(end)
-        except OSError as error:
-            self._unlock()
-            raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-        except BaseException:
-            self._unlock()
-            raise
+        self._config_sha256 = config_sha256
+        self._places: dict[str, int] = {}
+        self._file = AppendFile(path, self._take)
 
-    def _read(self, config_sha256: str) -> int:
-        """Take in whole lines; returns where the last one ends."""
-        end = 0
-        if not self.path.exists():
-            return end
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
-                if line.strip():
-                    try:
-                        row = json.loads(line)
-                        identity, found, _ = str(row["id"]), row["config_sha256"], row["method"]
-                    except (ValueError, KeyError, TypeError):
-                        message = f"{self.path}:{number}: this is not a result of `genprm search`; nothing was changed"
-                        raise UsageError(message) from None
-                    if found != config_sha256:
-                        raise UsageError(
-                            f"{self.path} holds results of another method or other settings ({found[:12]}, now "
-                            f"{config_sha256[:12]}): give another file, or the same settings"
-                        )
-                    self._places[identity] = end, len(line)
-                end += len(line)
-        return end
+    def _take(self, line: bytes, number: int, start: int) -> None:
+        try:
+            row = json.loads(line)
+            identity, found, _ = str(row["id"]), row["config_sha256"], row["method"]
+        except (ValueError, KeyError, TypeError):
+            message = f"{self.path}:{number}: this is not a result of `genprm search`; nothing was changed"
+            raise UsageError(message) from None
+        if found != self._config_sha256:
+            raise UsageError(
+                f"{self.path} holds results of another method or other settings ({found[:12]}, now "
+                f"{self._config_sha256[:12]}): give another file, or the same settings"
+            )
+        self._places[identity] = start
 
     def held(self, problem: Problem) -> SearchResult | None:
         """The result that the file held for a problem when it was opened.
@@ -88,10 +59,8 @@ class SearchFile:
         """
         if problem.id not in self._places:
             return None
-        start, length = self._places[problem.id]
-        self._file.seek(start)
         try:
-            result = SearchResult.model_validate_json(self._file.read(length))
+            result = SearchResult.model_validate_json(self._file.line_at(self._places[problem.id]))
         except ValidationError:
             raise UsageError(f"{self.path}: {problem.id!r} was written by another version of genprm") from None
         if (result.problem, result.answer) != (problem.problem, problem.answer):
@@ -102,28 +71,13 @@ class SearchFile:
         """Append one result.
 
         Raises:
-            UsageError: it cannot be written, as on a full disk; the file then ends with the result before it.
+            UnavailableError: it cannot be written, as on a full disk; the file then ends with the result before it.
         """
-        line = result.model_dump_json().encode("utf-8", "backslashreplace") + b"\n"
-        end, written = self._file.seek(0, os.SEEK_END), 0
-        try:
-            while written < len(line):
-                written += self._file.write(line[written:])
-        except OSError as error:
-            self._file.truncate(end)
-            raise UsageError(f"{self.path} cannot be written: {error.strerror}; what is before is in it") from None
+        self._file.append(result.model_dump_json())
 
     def close(self) -> None:
         """Sync, close and unlock; safe to call twice."""
-        if not self._file.closed:
-            os.fsync(self._file.fileno())
-            self._file.close()
-        self._unlock()
-
-    def _unlock(self) -> None:
-        # Removed while still held: removed after, it could be another process's lock by then.
-        Path(f"{self.path}.lock").unlink(missing_ok=True)
-        self._lock.release()
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self

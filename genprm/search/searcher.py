@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 from ..config import SPEED_ONLY, Config, SearchConfig
 from ..errors import ConfigError
 from ..policy import Policy
+from ..streaming import in_flight
 from ..verifier import Verifier
 from .beam import beam, samples_each
 from .best_of_n import best_of_n
@@ -109,23 +110,10 @@ class Searcher:
     ) -> AsyncGenerator[tuple[SearchResult, Scene], None]:
         """Solve a stream of problems, `search.in_flight` at once; results come as they are done."""
         method_of(method, self.settings)
-        source = iter(problems)
-        running: set[asyncio.Task[tuple[SearchResult, Scene]]] = set()
-        async with self._work():
-            try:
-                while True:
-                    while len(running) < self.settings.in_flight and (one := next(source, None)) is not None:
-                        running.add(asyncio.ensure_future(self.asolve(one, method)))
-                    if not running:
-                        return
-                    done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                    # What is done is handed over before a failure ends the stream.
-                    for task in sorted(done, key=lambda task: task.exception() is not None):
-                        yield task.result()
-            finally:
-                for task in running:
-                    task.cancel()
-                await asyncio.gather(*running, return_exceptions=True)
+        most = self.settings.in_flight
+        async with self._work(), aclosing(in_flight(problems, lambda one: self.asolve(one, method), most)) as found:
+            async for one in found:
+                yield one
 
     def solve(self, problem: str | Problem, method: str = "best-of-n") -> SearchResult:
         """`asolve`, and wait for it; also inside a running event loop, as in a notebook."""
