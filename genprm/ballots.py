@@ -258,7 +258,7 @@ class BallotBox:
         """The settings behind a critique; how votes are counted afterwards is left out."""
         counting = {"votes", "vote_bound", "cascade", "early_stop", "aggregation", "threshold", "min_mass", "mode"}
         counting |= {"calibration", "reward", "outcome_weight"}
-        settings = self.config.result_settings(verify=counting, evidence=True)
+        settings = self.config.result_settings(verify=counting, evidence=True, policy=True)
         made_by = [self.backend.model, self.protocol.ref.sha256, self.sandbox.level == "off", self.temperature]
         return hashlib.sha256(json.dumps([settings, made_by], sort_keys=True).encode()).hexdigest()
 

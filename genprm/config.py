@@ -437,7 +437,8 @@ class Config(Section):
             "card": True,
             "cache": True,
             "serve": True,
-            "policy": True,
+            # Rollouts are written by the judge's own model, under the policy's settings.
+            "policy": {"model", "backend", "max_in_flight"} if self.evidence.rollouts else True,
             "search": True,
             "ray": True,
             **({"baseline": True} if self.verify.judge == "generative" else {}),

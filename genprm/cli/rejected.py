@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def list_rejected(rejected: Sequence[Rejected], output: Path | None) -> None:
-    """Write each file's bad rows to `FILE.rejected.jsonl`, else to `OUTPUT.rejected.jsonl`; say so if neither can be."""
+    """Write each file's bad rows to `FILE.rejected.jsonl`, else to `OUTPUT.rejected.jsonl`; say if neither can be."""
     for name in dict.fromkeys(row.file for row in rejected):
         text = "".join(json.dumps(row.as_row(), ensure_ascii=True) + "\n" for row in rejected if row.file == name)
         places = [] if name in ("-", "<stdin>") else [Path(f"{name}.rejected.jsonl")]

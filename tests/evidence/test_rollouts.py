@@ -9,6 +9,7 @@ import pytest
 
 import genprm
 from genprm.cache import VerdictCache
+from genprm.config import load_config
 from genprm.errors import ConfigError
 from genprm.evidence.features import step_features
 from genprm.evidence.programs import Program
@@ -141,3 +142,14 @@ def test_a_solution_without_a_stated_answer_is_compared_by_what_its_last_step_co
     assert found.agree == 0.5
     wordless = support(Solution(id="s", problem="p", steps=("Let us think.",)), [program("9")])
     assert wordless.agree is None
+
+
+def test_settings_of_the_policy_count_where_rollouts_are_written():
+    with_rollouts = ["evidence.programs=2", "evidence.rollouts=3"]
+
+    def digest(*overrides):
+        return load_config("scripted", overrides).digest()
+
+    assert digest(*with_rollouts) != digest(*with_rollouts, "policy.temperature=0.5")
+    assert digest(*with_rollouts) == digest(*with_rollouts, "policy.max_in_flight=2")
+    assert digest("evidence.programs=2") == digest("evidence.programs=2", "policy.temperature=0.5")
