@@ -114,6 +114,18 @@ class ServerProcess:
             self.close()  # it may have died while nobody used it; the next one who asks gets a new one
             raise
 
+    def ended(self, seconds: float) -> bool:
+        """Whether the server has gone, or goes within so long."""
+        with self._lock:
+            if not self.alive:
+                return True
+            poll = select.poll()
+            if self._pidfd >= 0:
+                poll.register(self._pidfd, select.POLLIN)
+            else:
+                poll.register(self._control, select.POLLHUP)
+            return bool(poll.poll(seconds * 1000))
+
     def close(self) -> None:
         """End the server with all its children; safe to call twice."""
         with self._lock:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import signal
 import threading
 import time
 from concurrent.futures import Future
@@ -22,6 +23,8 @@ from .output import death_note, limit_note, present
 from .process import ServerProcess
 
 LOST_NOTE = "[the variables of earlier blocks were lost]"
+_LAST_WORDS = 0.05
+"""Seconds in which a server that was killed with its child is seen to be gone."""
 
 
 class Owner(Protocol):
@@ -149,6 +152,9 @@ class EmbeddedSession:
                     break
                 assert self._channel is not None
                 raw = self._channel.run(source, echo=echo)
+                # Killed together, the server may still have told of the child's end before its own.
+                if _killed(raw) and self.server is not None and self.server.ended(_LAST_WORDS):
+                    raise ServerLostError("the fork server was killed, and the child with it")
             except NotConfinedError as error:
                 self._drop()
                 raise ServerLostError(f"the child could not be confined: {error}") from error
@@ -222,6 +228,10 @@ class EmbeddedSession:
             self._channel.forget()
         self._channel, self.server, self._done = None, None, 0
         self._lock = threading.Lock()
+
+
+def _killed(raw: Raw) -> bool:
+    return raw.status == "died" and raw.wait_status & 0x7F == signal.SIGKILL
 
 
 def _unavailable(source: str, reason: str) -> CodeCheck:

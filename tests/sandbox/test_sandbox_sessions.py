@@ -159,6 +159,22 @@ def test_a_server_that_dies_while_nobody_uses_it_is_replaced(sandbox):
         assert (check.status, check.output) == ("ok", "42")
 
 
+def test_a_server_that_tells_of_its_childs_end_before_its_own_is_replaced(sandbox):
+    session = sandbox.open()
+    session.run_sync("x = 41")
+    below = descendants(sandbox.server_pids[-1])
+    leaves = [pid for pid in below if not descendants(pid)]
+    assert leaves
+    for pid in leaves:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    time.sleep(0.3)  # the word on the child's end is on its way
+    kill_all(sandbox.server_pids[-1])
+    check = session.run_sync("x + 1")
+    session.close()
+    assert (check.status, check.output) == ("ok", "42")
+
+
 def test_a_killed_server_is_replaced_and_the_run_repeated(sandbox):
     session = sandbox.open()
     session.run_sync("x = 41")
